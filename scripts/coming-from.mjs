@@ -29,7 +29,7 @@ const namesIn = (file) => JSON.parse(readFileSync(join(SCRIPTS, 'coming-from', `
 export const REASONS = [
   [
     /_$/,
-    'In place: only `add_`, `mul_`, `copy_`, `fill_` and `zero_` change a tensor, since `compile` knows what those mean. Assign the result',
+    'In place: only `add_`, `sub_`, `mul_`, `div_`, `clamp_`, `copy_`, `fill_` and `zero_` change a tensor, since `compile` knows what those mean. Assign the result',
   ],
   [
     /Storage$|[a-z]Tensor$|^untyped_storage$|^storage|^data_ptr|^const_data_ptr|^set_$|^as_strided|strided$|_copy$|_permuted$|^as_subclass$|^is_set_to$|^put$|_scatter$|^element_size$|^itemsize$|^nbytes$/,

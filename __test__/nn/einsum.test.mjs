@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, autocast, grad, ones, tensor } from '../../nn/index.mjs';
+import { F, autocast, grad, ones, randn, tensor } from '../../nn/index.mjs';
 import { at, generate } from '../../nn/ops/reference.mjs';
 import { checkComposed } from './composed.mjs';
 import { random, x } from './inputs.mjs';
@@ -151,6 +151,25 @@ test('einsum: the order of operands does not change the sum', async () => {
       reference: summed(inputs, output, sizes),
     });
   }
+});
+
+test('products as methods, as functions', async () => {
+  const [a, b, v, w] = [[3, 3], [3, 3], [3], [3]].map((shape) => randn(shape));
+  const batch = a.unsqueeze(0);
+  for (const [method, f] of [
+    [a.mm(b), F.mm(a, b)],
+    [batch.bmm(batch), F.bmm(batch, batch)],
+    [a.mv(v), F.mv(a, v)],
+    [v.dot(w), F.dot(v, w)],
+    [v.outer(w), F.outer(v, w)],
+    [a.cross(b, 0), F.cross(a, b, 0)],
+    [a.trace(), F.trace(a)],
+    [a.addmm(b, a, { alpha: 2 }), F.addmm(a, b, a, { alpha: 2 })],
+    [batch.baddbmm(batch, batch, { beta: 3 }), F.baddbmm(batch, batch, batch, { beta: 3 })],
+    [a.logSoftmax(0), F.logSoftmax(a, 0)],
+    [a.takeAlongDim(a.argmax(0, true), 0), F.amax(a, 0, true)],
+  ])
+    assert.deepEqual([method.shape, await values(method)], [f.shape, await values(f)]);
 });
 
 test('products by PyTorch’s names', async () => {

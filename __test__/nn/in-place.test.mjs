@@ -119,6 +119,43 @@ test('checkpoint: a leaf that changed before the backward pass is an error, as w
   }
 });
 
+test('sub_, div_ and clamp_: steps by hand, as PyTorch programs have them, eager and compiled', async () => {
+  const step = (/** @type {any} */ w) => {
+    const leaf = w.detach().requiresGrad_(true);
+    leaf.square().sum().backward();
+    noGrad(() =>
+      w
+        .sub_(leaf.grad, { alpha: 0.25 })
+        .sub_(1)
+        .div_(tensor([2, 4]))
+        .div_(0.5)
+        .clamp_(-1, 2)
+        .clamp_(undefined, 1.5),
+    );
+    leaf.zeroGrad();
+  };
+  for (const how of ['eager', 'compiled']) {
+    const w = tensor([5, -8]);
+    const f = () => step(w);
+    (how === 'eager' ? f : compile(f))();
+    // (5 - 2.5 - 1) and (-8 + 4 - 1) / 2, within bounds.
+    assert.deepEqual(await values(w), [1.5, -1]);
+  }
+  const ids = tensor(Int32Array.of(3, 9));
+  assert.deepEqual(await values(ids.sub_(1).sub_(ids.clone(), { alpha: 2 }).clamp_(-5)), [-2, -5]);
+  assert.deepEqual(await values(tensor([1, 2], { dtype: 'bf16' }).div_(tensor([3, 3]))), [0.333984375, 0.66796875]);
+  for (const [write, message] of /** @type {[() => any, RegExp][]} */ ([
+    [() => ids.div_(2), /^ArgumentError: div_: a quotient is f32, and the tensor is i32: use div/],
+    [() => ids.clamp_(0.5), /^ArgumentError: clamp_: the result is f32, and the tensor is i32: use clamp/],
+    [() => ids.sub_(0.5), /^ArgumentError: sub_: 0.5 is no i32, so the result has another type: use sub/],
+    [() => ones([2]).sub_(ones([3])), /^ShapeError: sub_: /],
+    [() => new nn.Linear(2, 2).weight.sub_(1), /^UsageError: sub_: /],
+    [() => new nn.Linear(2, 2).weight.div_(2), /^UsageError: div_: /],
+    [() => ones([2]).div_(/** @type {any} */ ('2')), /^ArgumentError: div_: /],
+  ]))
+    assert.throws(write, message);
+});
+
 test('bools are 0 and 1, whatever number they are made of', async () => {
   const made = [F.full([1], 0.5, { dtype: 'bool' }), zeros([1], { dtype: 'bool' }).fill_(NaN), tensor([NaN], { dtype: 'bool' })];
   for (const x of made) assert.deepEqual([await values(x), await values(x.to('f32')), await values(F.where(x, 3, 4))], [[1], [1], [3]]);

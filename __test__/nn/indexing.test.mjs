@@ -221,6 +221,34 @@ test('many indices are sorted first: the same bits as where each element goes ov
   assert.deepEqual(dSource, wanted);
 });
 
+test('sums of halves by index are f32 inside: 1,000 small numbers, of the type of x or another', async () => {
+  const count = 1000; // A sum in bf16 would stop at 32, where 0.1 is half of the last place.
+  const index = zeros([count], { dtype: 'i32' });
+  for (const dtype of /** @type {const} */ (['bf16', 'f16']))
+    for (const source of /** @type {const} */ ([dtype, 'f32'])) {
+      const from = F.full([count], 0.1, { dtype: source }).requiresGrad_();
+      const x = zeros([2], { dtype });
+      const each = Math.fround((await values(from))[0]);
+      for (const [y, wanted] of /** @type {[Tensor, number][]} */ ([
+        [F.scatterAdd(x, 0, index, from), 1000 * each],
+        [F.indexAdd(x, 0, index, from), 1000 * each],
+        [F.indexPut(x, [index], from, true), 1000 * each],
+        [F.scatterReduce(x, 0, index, from, 'sum'), 1000 * each],
+        [F.scatterReduce(x, 0, index, from, 'mean', { includeSelf: false }), each],
+        [F.scatterReduce(x, 0, index, from, 'amax'), each],
+      ])) {
+        const [rounded] = await values(tensor([wanted]).to(dtype));
+        assert.deepEqual([y.dtype, await values(y)], [dtype, [rounded, 0]]);
+        const [g] = grad(y.sum(), [from]);
+        assert.equal(g.dtype, source);
+      }
+    }
+  assert.throws(
+    () => F.scatterReduce(zeros([2]), 0, index, zeros([count], { dtype: 'i32' }), 'sum'),
+    /^ShapeError: scatterReduce: expected a source f32 \[1000\], the shape of the index, got i32 \[1000\]/,
+  );
+});
+
 test('argmax and argmin: any dimension, as class numbers', async () => {
   const y = tensor([
     [3, 9, 9],

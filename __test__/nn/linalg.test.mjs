@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, grad, manualSeed, randn, tensor, zeros } from '../../nn/index.mjs';
+import { F, grad, manualSeed, noGrad, randn, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { of, range, x } from './inputs.mjs';
@@ -210,6 +210,40 @@ test('Cholesky’s factor, and what is solved with it', async () => {
   assertClose(await values(F.matmul(a, F.choleskySolve(b, l))), Float64Array.from(await values(b)), 2e-5, 'lower');
   assertClose(await values(F.matmul(a, F.choleskySolve(b, l.T, true))), Float64Array.from(await values(b)), 2e-5, 'upper');
   assertClose(await values(F.matmul(a, F.choleskyInverse(l))), Float64Array.of(1, 0, 0, 0, 1, 0, 0, 0, 1), 2e-5, 'inverse');
+});
+
+test('right sides may change before the backward pass, as in PyTorch; matrices are read at once', async () => {
+  const [a, b] = [tensor(regular(3, 3).values).reshape(3, 3), tensor(x(3, 2).values).reshape(3, 2)];
+  /** @type {Record<string, (a: Tensor, b: Tensor) => Tensor>} */
+  const calls = {
+    solve: F.solve,
+    solveTriangular: (a, b) => F.linalg.solveTriangular(a, b, { upper: true }),
+    'solveTriangular from the right': (a, b) => F.linalg.solveTriangular(a, b.T, { upper: false, left: false }),
+    choleskySolve: (a, b) => F.choleskySolve(b, a),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    const gradients = async (/** @type {boolean} */ changes) => {
+      const leaves = [a, b].map((t) => t.clone().requiresGrad_(true));
+      const y = call(leaves[0], leaves[1]);
+      if (changes) noGrad(() => leaves[1].mul_(2));
+      y.square().sum().backward();
+      return Promise.all(leaves.map(({ grad }) => values(grad)));
+    };
+    assert.deepEqual(await gradients(true), await gradients(false), name);
+  }
+  // Broadcast on both sides, and a gradient of a gradient.
+  const [wide, right] = [tensor(regular(2, 1, 3, 3).values).reshape(2, 1, 3, 3), tensor(x(2, 3, 2).values).reshape(2, 3, 2)];
+  const leaves = [wide, right].map((t) => t.clone().requiresGrad_(true));
+  const byInverse = (/** @type {Tensor} */ a, /** @type {Tensor} */ b) => F.matmul(F.inverse(a), b);
+  const found = [F.solve, byInverse].map((f) => {
+    const [da, db] = grad(f(leaves[0], leaves[1]).square().sum(), leaves, { createGraph: true });
+    return [da, db, ...grad(F.add(da.square().sum(), db.square().sum()), leaves)];
+  });
+  for (const [i, g] of found[0].entries()) {
+    assert.deepEqual(g.shape, leaves[i % 2].shape);
+    const wanted = await values(found[1][i]);
+    assertClose(await values(g), wanted, 1e-4 * Math.max(...wanted.map(Math.abs)), `gradient ${i}`);
+  }
 });
 
 test('triangles, from both sides, with ones on the diagonal', async () => {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, empty, grad, manualSeed, nn, noGrad, ones, optim, randn, tensor } from '../../nn/index.mjs';
+import { F, autocast, checkpoint, compile, empty, grad, manualSeed, nn, noGrad, ones, optim, randn, scope, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, x } from './inputs.mjs';
@@ -11,6 +11,7 @@ import { initDevice, values } from './setup.mjs';
 before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
 const sigmoid = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
 
 /**
@@ -436,8 +437,10 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
   const [plain, weight] = [await values(layer.forward(x)), layer.weight];
   for (const [dim, shape] of /** @type {[number | null, number[]][]} */ ([
     [0, [6, 1, 1]],
-    [-1, [1, 1, 3]],
+    [2, [1, 1, 3]],
+    [-2, [1, 2, 1]],
     [null, []],
+    [-1, []],
   ])) {
     assert.equal(nn.utils.weightNorm(layer, { dim }), layer);
     assertClose(await values(layer.forward(x)), plain, 1e-5, `dim ${dim}`);
@@ -470,6 +473,26 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
   assert.throws(() => nn.utils.weightNorm(layer, { name: 'bias' }), /^UsageError: weightNorm: an optimizer has the bias already/);
   assert.throws(() => nn.utils.removeWeightNorm(new nn.Linear(2, 2)), /^ArgumentError: removeWeightNorm: weightNorm was not called/);
 
+  // PyTorch's names of now and of before.
+  const source = nn.utils.weightNorm(new nn.Linear(3, 2));
+  const { bias, ...parts } = source.stateDict();
+  const [g, v] = Object.values(parts);
+  for (const [prefix, state] of /** @type {[string, Record<string, import('../../nn/index.mjs').Tensor>][]} */ ([
+    ['', { bias, ...parts }],
+    ['', { bias, weight_g: g, weight_v: v }],
+    ['0.', { '0.bias': bias, '0.weight_g': g, '0.weight_v': v }],
+  ])) {
+    const target = nn.utils.weightNorm(new nn.Linear(3, 2));
+    const report = (prefix ? new nn.Sequential(target) : target).loadStateDict(state);
+    assert.deepEqual(report, { missingKeys: [], unexpectedKeys: [] });
+    assert.deepEqual(await values(target.weight), await values(source.weight));
+  }
+  assert.throws(() => source.loadStateDict({ bias, weight_g: g }), /missing: parametrizations\.weight\.original1 /);
+  assert.throws(
+    () => new nn.Linear(3, 2).loadStateDict({ bias, weight_g: g, weight_v: v }),
+    /missing: weight; unknown: weight_g, weight_v/,
+  );
+
   // A weight that another module has too, and one that is frozen.
   const [table, head] = [new nn.Embedding(3, 4), new nn.Linear(4, 3)];
   head.weight = table.weight;
@@ -479,4 +502,67 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
 
   const model = nn.lora(new nn.Sequential(nn.utils.weightNorm(new nn.Linear(2, 2))));
   assert.throws(() => nn.mergeLora(model), /^UsageError: merge: the weight of the base is computed .*removeWeightNorm/);
+});
+
+test('spectralNorm: largest singular values of 1, estimated as PyTorch does and under its names', async () => {
+  // Rows of outputs: dimension 1 of a transposed convolution.
+  for (const [module, rows] of /** @type {[nn.Module & { weight: any }, (w: any) => any][]} */ ([
+    [new nn.Linear(6, 4), (w) => w],
+    [new nn.Conv2d(3, 4, 3, { padding: 1, paddingMode: 'circular' }), (w) => w.flatten(1)],
+    [new nn.ConvTranspose2d(3, 4, 3), (w) => w.transpose(0, 1).reshape(4, 27)],
+  ])) {
+    const weight = module.weight;
+    assert.equal(nn.utils.spectralNorm(module, { nPowerIterations: 3 }), module);
+    for (let k = 0; k < 60; k++) scope(() => module.weight);
+    module.eval();
+    const own = F.linalg.svdvals(rows(module.weight));
+    assertClose([await own.at(0).item()], [1], 1e-3, module.constructor.name);
+    const [first] = await values(F.linalg.svdvals(rows(weight)));
+    assertClose(await values(module.weight), await values(weight.div(first)), 1e-3, 'a factor');
+    assert.equal(nn.utils.removeSpectralNorm(module), module);
+    assert.equal(module.weight, weight);
+  }
+
+  // One step from given vectors, as PyTorch's: u = W v / |W v|, v = Wᵀ u / |Wᵀ u|, W / (u W v).
+  const layer = nn.utils.spectralNorm(new nn.Linear(2, 2, { bias: false }));
+  const names = ['parametrizations.weight.0._u', 'parametrizations.weight.0._v', 'parametrizations.weight.original'];
+  assert.deepEqual(Object.keys(layer.stateDict()), names);
+  const state = { weight_u: tensor([1, 0]), weight_v: tensor([0, 1]), weight_orig: tensor([3, 0, 4, 5], { shape: [2, 2] }) };
+  const step = () => {
+    const loss = layer
+      .forward(ones([1, 2]))
+      .square()
+      .sum();
+    loss.backward();
+    const [{ grad: gradient }] = layer.parameters();
+    const found = [loss, F.clone(/** @type {Tensor} */ (gradient))];
+    layer.zeroGrad();
+    return found;
+  };
+  // W v = (0, 5), so u = (0, 1); Wᵀ u = (4, 5), so v = (4, 5) / √41, and u W v = √41. With s = 1 / √41 the result is y = (3 s, 9 s).
+  const s2 = 1 / 41;
+  // The gradient of 90 s²: 2 y s in each column, less 2 · 90 s² · s · u vᵀ.
+  const wanted = [6 * s2, 6 * s2, 18 * s2 - 180 * s2 * s2 * 4, 18 * s2 - 180 * s2 * s2 * 5];
+  for (const how of ['eager', 'compiled', 'checkpointed']) {
+    assert.deepEqual(layer.loadStateDict(state), { missingKeys: [], unexpectedKeys: [] });
+    const { forward } = layer;
+    if (how === 'checkpointed') layer.forward = (x) => checkpoint((input) => forward.call(layer, input), x);
+    const [loss, gradient] = (how === 'compiled' ? compile(step) : step)();
+    layer.forward = forward;
+    assertClose([await loss.item()], [90 * s2], 1e-5, how);
+    assertClose(await values(gradient), wanted, 1e-5, `${how}: gradient`);
+    const { _u: u, _v: v } = /** @type {any} */ (layer).parametrizations.get('weight')[0];
+    assertClose([...(await values(u)), ...(await values(v))], [0, 1, 4 * Math.sqrt(s2), 5 * Math.sqrt(s2)], 1e-6, `${how}: vectors`);
+  }
+
+  // Made in a scope, used twice before the backward pass, in bf16 and of a vector.
+  const made = scope(() => [nn.utils.spectralNorm(new nn.Linear(3, 3)), nn.utils.spectralNorm(new nn.PReLU(4))]);
+  const twice = (/** @type {any} */ x) => made[0].forward(made[0].forward(x)).square().sum();
+  twice(randn([2, 3])).backward();
+  assert.ok((await values(made[0].parameters()[1].grad)).every(Number.isFinite));
+  assert.equal(autocast('bf16', () => made[0].forward(ones([1, 3]))).dtype, 'bf16');
+  assertClose(await values(/** @type {any} */ (made[1]).weight), [0.5, 0.5, 0.5, 0.5], 1e-6, 'a vector has length 1');
+  assert.throws(() => nn.utils.removeSpectralNorm(new nn.Linear(2, 2)), /^ArgumentError: removeSpectralNorm: spectralNorm was not called/);
+  assert.throws(() => nn.utils.spectralNorm(new nn.Linear(2, 2), { dim: 2 }), /^ShapeError: spectralNorm: dimension 2/);
+  assert.throws(() => nn.utils.removeSpectralNorm(nn.utils.weightNorm(new nn.Linear(2, 2))), /spectralNorm was not called/);
 });

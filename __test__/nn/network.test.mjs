@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, manualSeed, nn, ones, randn, tensor } from '../../nn/index.mjs';
+import { F, compile, manualSeed, nn, ones, randn, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, range, smooth, total, x } from './inputs.mjs';
@@ -36,6 +36,31 @@ test('bilinear and embeddingBag', async () => {
           return mode === 'max' ? Math.max(...list) : total(list) / (mode === 'mean' ? list.length : 1);
         }),
     });
+  for (const [i, w, o, factors] of [
+    [ids, x(4, 3), offsets, x(5)],
+    [{ ...ids, shape: [1, 5] }, x(4, 3), undefined, x(1, 5)],
+  ])
+    await checkComposed('embeddingBag of weighted rows', {
+      call: (i, w, f, o) => F.embeddingBag(i, w, o, { mode: 'sum', perSampleWeights: f }),
+      inputs: /** @type {any[]} */ ([i, w, factors, o].filter(Boolean)),
+      reference: (_, w, f) => {
+        const places = o ? [[0, 1], [], [2], [3, 4]] : [range(5)];
+        return generate([places.length, 3], ([bag, c]) => total(places[bag].map((k) => f.data[k] * at(w, [ids.values[k], c]))));
+      },
+    });
+  assert.throws(
+    () => F.embeddingBag(zeros([2, 2], { dtype: 'i32' }), ones([3, 2]), /** @type {any} */ ({ mode: 'sum' })),
+    /^ArgumentError: embeddingBag: expected a tensor, got \{ mode: 'sum' \}/,
+  );
+  const pairs = zeros([2, 2], { dtype: 'i32' });
+  assert.throws(
+    () => new nn.EmbeddingBag(3, 2).forward(pairs, undefined, ones([2, 2])),
+    /^ArgumentError: EmbeddingBag: perSampleWeights need the mode 'sum', got mean/,
+  );
+  assert.throws(
+    () => new nn.EmbeddingBag(3, 2, { mode: 'sum' }).forward(pairs, undefined, ones([2])),
+    /^ShapeError: EmbeddingBag: perSampleWeights must be floats of the ids' shape \[2, 2\], got f32 \[2\]/,
+  );
   const half = F.embeddingBag(tensor([0, 1, 1], { dtype: 'i32' }), tensor([[1], [2]], { dtype: 'f16' }), tensor([0, 1], { dtype: 'i32' }));
   assert.deepEqual([half.dtype, await values(half)], ['f16', [1, 2]]);
 });

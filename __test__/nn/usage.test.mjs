@@ -84,8 +84,25 @@ test('types that operations do not take: each says what to do', () => {
   );
   assert.throws(
     () => F.crossEntropy(zeros([2, 3, 4]), ids),
-    /crossEntropy: logits \[2, 3, 4\], whose last dimension is the classes, need targets \[2, 3\], got \[2\]/,
+    /crossEntropy: logits \[2, 3, 4\], whose last dimension is the classes, need targets \[2, 3\], got \[2\] \(/,
   );
+  assert.throws(
+    () => F.crossEntropy(zeros([2, 3, 4]), zeros([2, 4], { dtype: 'i32' })),
+    /got \[2, 4\]; where dimension 1 is the classes, as in PyTorch, pass \{ dim: 1 \}/,
+  );
+});
+
+test('at takes an index for each of the first dimensions, in place too', async () => {
+  const x = tensor(Float32Array.from({ length: 24 }, (_, i) => i)).reshape(2, 3, 4);
+  assert.deepEqual([await x.at(1, 2, 3).item(), await x.at(-1, 0, -4).item()], [23, 12]);
+  x.at(0, 1).fill_(-1);
+  assert.deepEqual([...(await x.at(0).toArray())], [0, 1, 2, 3, -1, -1, -1, -1, 8, 9, 10, 11]);
+  for (const [indices, message] of /** @type {[number[], RegExp][]} */ ([
+    [[1, 3], /^ShapeError: at: index 3 is out of range for dimension 1 of \[2, 3, 4\]/],
+    [[1, 2, 3, 0], /^ShapeError: at: 4 indices are more than the 3 dimensions of \[2, 3, 4\]/],
+    [[], /^ShapeError: at: index undefined is out of range for \[2, 3, 4\]/],
+  ]))
+    assert.throws(() => x.at(...indices), message);
 });
 
 test('zeroGrad: not needed with an optimizer, whose step forgets; without one gradients add up', async () => {
@@ -168,7 +185,7 @@ test('backward: not on a vector, not twice, not without a graph', async () => {
   assert.throws(() => w.mul(2).backward(), /backward: the tensor \[2\] is not one number: take its sum\(\) or mean\(\)/);
   const loss = w.square().sum();
   loss.backward();
-  assert.throws(() => loss.backward(), /backward: an earlier backward\(\) freed what \w+ saved.*retain: true/);
+  assert.throws(() => loss.backward(), /backward: an earlier backward\(\) freed what sum saved.*retain: true/);
   const again = w.square().sum();
   again.backward({ retain: true });
   again.backward();
@@ -187,6 +204,7 @@ test('in place: on what the backward pass needs, on leaves, on results', async (
     () => loss.backward(),
     /a tensor \[2\] that mul needs for its gradient was changed in place \(version 1, used at version 0\)/,
   );
+  assert.throws(() => zeros([2]).copy_(w), /copy_: gradients cannot flow through a change in place to what is written: make a new tensor/);
   assert.throws(() => w.add_(1), /add_: a tensor that requires a gradient cannot be changed in place: do it in noGrad/);
   assert.throws(() => w.mul(1).add_(1), /gradients flow through/);
   noGrad(() => w.add_(x, { alpha: 0.5 }));
@@ -202,7 +220,10 @@ test('an optimizer: step before backward, parameters twice, tensors that are non
   const opt = new optim.AdamW(model.parameters());
   assert.throws(() => opt.step(), /step: no parameter has a gradient: call backward\(\)/);
   assert.throws(() => new optim.SGD(model.parameters()), /belongs to another optimizer/);
-  assert.throws(() => new optim.SGD([/** @type {any} */ (zeros([1]))]), /expected parameters of modules, got Tensor/);
+  assert.throws(
+    () => new optim.SGD([/** @type {any} */ (zeros([1]))]),
+    /expected parameters of modules, got Tensor.*: new nn\.Parameter\(x\) makes one/,
+  );
   assert.throws(() => new optim.SGD([]), /expected at least one parameter, got none/);
   assert.throws(() => new optim.SGD(new nn.Linear(1, 1).parameters(), { lr: -1 }), /lr must be a number of at least 0, got -1/);
   opt.dispose();

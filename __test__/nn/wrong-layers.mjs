@@ -199,6 +199,8 @@ const trained = () => {
 CALLS.push(['clipGradNorm', nn.utils.clipGradNorm, () => [trained(), 1, 2]]);
 CALLS.push(['clipGradValue', nn.utils.clipGradValue, () => [trained(), 1]]);
 CALLS.push(['weightNorm', nn.utils.weightNorm, () => [new nn.Linear(2, 3), { name: 'bias', dim: 0 }]]);
+CALLS.push(['spectralNorm', nn.utils.spectralNorm, () => [new nn.Linear(2, 3), { name: 'bias', nPowerIterations: 2, eps: 1e-6, dim: 0 }]]);
+CALLS.push(['removeSpectralNorm', nn.utils.removeSpectralNorm, () => [nn.utils.spectralNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['removeWeightNorm', nn.utils.removeWeightNorm, () => [nn.utils.weightNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
 CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);

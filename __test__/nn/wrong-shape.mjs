@@ -111,6 +111,7 @@ export const METHODS = {
 };
 for (const name of ['roll', 'rot90', 'repeatInterleave', 'tril', 'triu', 'diag', 'diagonal', 'diagEmbed', 'movedim', 'swapaxes', 'narrow'])
   METHODS[name] = FUNCTIONS[name];
+for (const name of ['addmm', 'baddbmm', 'bmm', 'cross', 'dot', 'mm', 'mv', 'outer', 'trace']) METHODS[name] = FUNCTIONS[name];
 for (const name of ['select', 'unbind', 'unflatten', 'expandAs', 'tensorSplit']) METHODS[name] = FUNCTIONS[name];
 /** Modules: what their constructors take. @type {Record<string, () => any[]>} */
 export const CONSTRUCTORS = {

@@ -223,7 +223,10 @@ export const METHODS = {
   fill_: () => [m(), 1],
   zero_: () => [m()],
   add_: () => [m(), m(), { alpha: 2 }],
+  sub_: () => [m(), m(), { alpha: 2 }],
   mul_: () => [m(), m()],
+  div_: () => [m(), m()],
+  clamp_: () => [m(), -1, 1],
   contiguous: () => [m().T],
   reshape: () => [m(), 3, 2],
   view: () => [m().T, 1, 6],
@@ -238,7 +241,7 @@ export const METHODS = {
 const SAME = [
   ...['clone', 'transpose', 'unsqueeze', 'squeeze', 'slice', 'split', 'gather', 'scatter', 'scatterAdd', 'indexSelect', 'to'],
   ...['add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'eq', 'ne', 'lt', 'le', 'gt', 'ge', 'clamp', 'pow', 'matmul'],
-  ...['sum', 'mean', 'amax', 'amin', 'argmax', 'argmin', 'softmax'],
+  ...['sum', 'mean', 'amax', 'amin', 'argmax', 'argmin', 'softmax', 'logSoftmax', 'takeAlongDim'],
   ...['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign', 'relu', 'tanh', 'sigmoid'],
 ];
 for (const name of SAME) METHODS[name] = FUNCTIONS[name];

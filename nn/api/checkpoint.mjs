@@ -2,7 +2,7 @@
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { checkRoot, reach, walk } from './autograd.mjs';
-import { Node, checkTwice, isGradEnabled, nextOrder, onlyBackward, withGrad } from '../core/node.mjs';
+import { Node, checkTwice, isGradEnabled, nextOrder, noGrad, onlyBackward, withGrad } from '../core/node.mjs';
 import { storageOf } from '../core/engine.mjs';
 import { ArgumentError, checkFunction, checkResult, shown, within } from '../core/errors.mjs';
 import { drawsSoFar, randomState } from './random.mjs';
@@ -43,14 +43,14 @@ function recompute(fn) {
  */
 export function checkpoint(fn, ...inputs) {
   checkFunction('checkpoint', fn, LATE);
-  return recomputed(fn, inputs, () => {});
+  return recomputed(fn, inputs);
 }
 
 /**
  * As `checkpoint`. `end` is called when a run of the function and, in the backward pass, its gradients are through: nothing then reads what it
- * read of its parameters.
+ * read of its parameters. So the gradients have none themselves if it is given.
  * @template {unknown[]} A
- * @param {(...inputs: A) => Tensor} fn @param {A} inputs @param {() => void} end
+ * @param {(...inputs: A) => Tensor} fn @param {A} inputs @param {() => void} [end]
  * @returns {Tensor}
  */
 export function recomputed(fn, inputs, end) {
@@ -59,7 +59,7 @@ export function recomputed(fn, inputs, end) {
     try {
       return fn(...inputs);
     } finally {
-      end();
+      end?.();
     }
   }
   const precision = autocastType();
@@ -106,7 +106,7 @@ export function recomputed(fn, inputs, end) {
       }
       return y.detach();
     } finally {
-      end();
+      end?.();
     }
   });
   if (edges.length === 0) {
@@ -115,25 +115,34 @@ export function recomputed(fn, inputs, end) {
   }
   const drops = drawsSoFar() !== drawn;
   const saved = inputs.filter((input) => input instanceof Tensor);
-  const outside = edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge));
+  const outside = /** @type {Tensor[]} */ (edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge)));
   const node = new Node(CHECKPOINT, {}, [], [], []);
   // Saved like the inputs of any node: the backward pass checks their versions, and they are released with the node.
-  node.inputs = [...saved, ...(drops ? [random] : []), .../** @type {Tensor[]} */ (outside)].map((tensor) => {
+  node.inputs = [...saved, ...(drops ? [random] : []), ...outside].map((tensor) => {
     const storage = /** @type {import('../core/storage.mjs').Storage} */ (tensor.storage);
     storage.retain();
     return { storage, layout: tensor.layout, version: storage.version };
   });
   random.dispose();
-  node.edges = edges;
-  const again = (/** @type {Tensor} */ dy, /** @type {Tensor[]} */ opened) => {
+  // The saved values come first, each beside the edge that its gradient goes to.
+  const taken = new Set();
+  const ofSaved = saved.map((input) => {
+    const edge = edges.find((edge) => edge === (input.node ?? input) && !taken.has(edge));
+    taken.add(edge);
+    return edge;
+  });
+  node.edges = [...ofSaved, ...(drops ? [undefined] : []), ...edges.filter((edge) => !taken.has(edge))];
+  /** @param {Tensor} dy @param {Tensor[]} opened @param {boolean} linked whether the gradients have gradients: the inputs are then those of the graph */
+  const again = (dy, opened, linked) => {
+    if (linked && end) checkTwice();
     const state = drops ? randomState() : undefined;
     const now = state?.clone();
-    if (state) state.copy_(opened[saved.length]);
+    if (state) noGrad(() => state.copy_(opened[saved.length]));
     let at = 0;
     const leaves = inputs.map((input) => {
       if (!(input instanceof Tensor)) return input;
       const leaf = opened[at++];
-      leaf.requiresGrad = input.requiresGrad;
+      if (!linked) leaf.requiresGrad = input.requiresGrad;
       return leaf;
     });
     forgetCasts();
@@ -145,16 +154,16 @@ export function recomputed(fn, inputs, end) {
       );
     const y = anew(() => withGrad(() => recompute(forward)));
     checkRoot('checkpoint', y, dy);
-    if (state && now) state.copy_(now);
+    if (state && now) noGrad(() => state.copy_(now));
     /** @type {(Tensor | undefined)[]} */
-    const gradients = edges.map(() => undefined);
+    const gradients = node.edges.map(() => undefined);
     walk(
       y,
       dy,
-      false,
+      linked,
       (target, gradient) => {
         const input = leaves.indexOf(target);
-        const i = edges.indexOf(input < 0 ? target : edgeOf(input));
+        const i = node.edges.indexOf(input < 0 ? target : edgeOf(input));
         if (i < 0 && target instanceof Tensor && target.serial >= own) return;
         if (i < 0)
           throw new ArgumentError(
@@ -163,15 +172,16 @@ export function recomputed(fn, inputs, end) {
           );
         const before = gradients[i];
         // Outside of the scope of `walk`, which frees what is made in it.
-        gradients[i] = unscoped(() => (before ? F.add(before, gradient) : gradient.alias()));
+        gradients[i] = unscoped(() => (before ? F.add(before, gradient) : shared(gradient)));
         before?.dispose();
       },
       undefined,
       from,
+      linked,
     );
-    end();
+    end?.();
     return gradients.map((gradient) => {
-      const own = gradient?.alias();
+      const own = gradient && shared(gradient);
       gradient?.dispose();
       return own;
     });
@@ -182,10 +192,9 @@ export function recomputed(fn, inputs, end) {
   return value;
 }
 
-const CHECKPOINT = onlyBackward('checkpoint', (dy, { inputs, attributes: { again } }) => {
-  checkTwice();
-  return again(dy, inputs);
-});
+const CHECKPOINT = onlyBackward('checkpoint', (dy, { inputs, attributes: { again }, edges }) => again(dy, inputs, edges !== undefined));
+/** Another tensor of the same elements, through which gradients flow as through the first. @param {Tensor} x */
+const shared = (x) => Object.assign(x.alias(), { node: x.node, requiresGrad: x.requiresGrad });
 
 /**
  * Accumulates gradients over `count` micro-steps: calls `fn(0)` … `fn(count - 1)` and runs `backward` on each loss divided by `count`. Only

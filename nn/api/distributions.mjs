@@ -172,7 +172,8 @@ export function categorical(logits, numSamples = 1) {
 /** Vectors of normal numbers with covariances. @param {Tensor} mean [n] @param {Tensor} cov [n, n], positive definite @param {Shape} [shape] [] when left out @returns {Tensor} [...shape, n] */
 export function multivariateNormal(mean, cov, shape = []) {
   const op = 'multivariateNormal';
-  if (tensorOf(op, mean).ndim !== 1 || show(tensorOf(op, cov).shape) !== show([mean.size, mean.size]))
+  tensorOf(op, cov);
+  if (tensorOf(op, mean).ndim !== 1 || show(cov.shape) !== show([mean.size, mean.size]))
     throw new ShapeError(op, `expected a mean [n] and covariances [n, n], got ${show(mean.shape)} and ${show(cov.shape)}`);
   return drawn(op, shape, {}, {}, (s) =>
     F.add(F.reshape(F.matmul(randn([sizeOf(s), mean.size]), F.transpose(cholesky(cov), 0, 1)), [...s, mean.size]), mean),

@@ -111,14 +111,24 @@ export function withAdjoint(op, a, results, adjoint, reads = []) {
 export const unlessNone = (op, x, isNone) =>
   withGradient(op, [x, isNone], x, (dy, _, [, none]) => [F.where(none, NaN, dy), undefined], [1]);
 
-/** @param {string} op for errors @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
+/**
+ * a⁻¹ b, with one step of refinement. Its gradients read the inverse and the result but neither a nor b, as PyTorch's do not read b: that may be
+ * changed in place before the backward pass.
+ * @param {string} op for errors @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32
+ */
 export function solved(op, a, b) {
   const right = toF32(b);
   const inverse = inverseAs(op, a, inverted(a));
-  const first = F.matmul(inverse, right);
-  // It mends rounding errors alone, which have no gradient.
-  return F.add(
-    first,
-    noGrad(() => F.matmul(inverse, F.sub(right, F.matmul(a, first)))),
-  );
+  const value = noGrad(() => {
+    const first = F.matmul(inverse, right);
+    return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(a, first))));
+  });
+  const [needsA, needsB] = [a, right].map(({ requiresGrad }) => requiresGrad);
+  const [own, of] = [a.shape, right.shape];
+  /** @type {Parameters<typeof withGradient>[3]} */
+  const gradient = (dy, y, [, , known]) => {
+    const db = F.matmul(turned(known), dy);
+    return [needsA ? F.neg(F.sumTo(F.matmul(db, turned(y)), own)) : undefined, needsB ? F.sumTo(db, of) : undefined, undefined];
+  };
+  return withGradient(op, [a, right, inverse], value, gradient, [2]);
 }

@@ -28,6 +28,7 @@ import { triuIndices } from './creation.mjs';
  * Options of `embeddingBag`.
  * @typedef {object} EmbeddingBagOptions
  * @property {'sum' | 'mean' | 'max'} [mode] how the rows of a bag become one; 'mean' when left out
+ * @property {Tensor} [perSampleWeights] of the ids' shape: a factor on the row of each id, with its gradient; only with the mode 'sum'
  */
 
 /**
@@ -92,22 +93,35 @@ export function bilinear(a, b, weight, bias) {
  */
 export function embeddingBag(ids, weight, offsets, options = {}) {
   const op = 'embeddingBag';
-  const { mode = 'mean' } = checkOptions(op, options, ['mode']);
+  const { mode = 'mean', perSampleWeights } = checkOptions(op, options, ['mode', 'perSampleWeights']);
   if (!['sum', 'mean', 'max'].includes(mode)) throw new ArgumentError(op, `mode is 'sum', 'mean' or 'max', got ${shown(mode)}`);
   const { ndim } = tensorOf(op, ids);
   tensorOf(op, weight);
+  if (perSampleWeights !== undefined) {
+    if (mode !== 'sum') throw new ArgumentError(op, `perSampleWeights need the mode 'sum', got ${shown(mode)}`);
+    if (!isFloat(tensorOf(op, perSampleWeights).dtype) || show(perSampleWeights.shape) !== show(ids.shape))
+      throw new ShapeError(
+        op,
+        `perSampleWeights must be floats of the ids' shape ${show(ids.shape)}, got ${perSampleWeights.dtype} ${show(perSampleWeights.shape)}`,
+      );
+  }
+  const rowsOf = () => {
+    const rows = F.embedding(ids, weight);
+    return perSampleWeights ? F.mul(rows, F.unsqueeze(F.to(perSampleWeights, rows.dtype), -1)) : rows;
+  };
   if (offsets === undefined) {
     if (ndim !== 2 || ids.size === 0) throw new ShapeError(op, `expected ids [bags, n], or [n] and offsets, got ${show(ids.shape)}`);
     return within(op, () => {
-      const rows = F.embedding(ids, weight);
+      const rows = rowsOf();
       return mode === 'sum' ? F.sum(rows, 1) : mode === 'mean' ? F.mean(rows, 1) : F.amax(rows, 1);
     });
   }
-  if (ndim !== 1 || tensorOf(op, offsets).ndim !== 1 || offsets.size === 0)
+  tensorOf(op, offsets);
+  if (ndim !== 1 || offsets.ndim !== 1 || offsets.size === 0)
     throw new ShapeError(op, `expected ids [n] and offsets [bags], got ${show(ids.shape)} and ${show(offsets.shape)}`);
   const firsts = within(op, () => indexOf(op, offsets));
   return within(op, () => {
-    const rows = F.embedding(ids, weight);
+    const rows = rowsOf();
     // The bag of each id is the last that begins at it or before; ids before the first are in none.
     const at = constant(
       Int32Array.from({ length: ids.size }, (_, i) => i),

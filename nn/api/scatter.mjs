@@ -12,12 +12,12 @@ import { combined, toWords } from './integer-rows.mjs';
 /**
  * A copy of x with elements of `source` added by index: y[i][index[i][k][j]][j] += source[i][k][j] for three dimensions and `dim` 1.
  * Elements with the same index are added in the order of k, so the result is deterministic. A negative index counts from the end; one out of
- * range is dropped. Sums of integers wrap; their indices are sorted.
+ * range is dropped. Sums of integers wrap; their indices are sorted. Halves are added in f32, and each sum is rounded once.
  *
  * Of floats, up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large
  * table, use `embedding`, whose gradient adds rows by index.
  * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
- * @param {Tensor} source of x's type and at least the index's sizes
+ * @param {Tensor} source of at least the index's sizes, and of x's type; where both are floats of any
  * @returns {Tensor}
  */
 export function scatterAdd(x, dim, index, source) {

@@ -492,9 +492,9 @@ function runs(x, index, source, op, apart) {
  * A copy of x with elements of `source` combined by index, as PyTorch's `scatter_reduce`: y[i][index[i][k][j]][j] is combined with source[i][k][j]
  * for three dimensions and `dim` 1, in the order of k. A negative index counts from the end; one out of range is dropped. The indices are sorted,
  * so that the dimension may be long. The gradient of amax and amin is shared by equal elements.
- * Of integers a mean is rounded down, and results wrap.
+ * Of integers a mean is rounded down, and results wrap. Halves are combined in f32, and the result is rounded once.
  * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
- * @param {Tensor} source of at least the index's sizes @param {Reduction} reduce @param {ScatterReduceOptions} [options]
+ * @param {Tensor} source of at least the index's sizes, and of x's type; where both are floats of any @param {Reduction} reduce @param {ScatterReduceOptions} [options]
  * @returns {Tensor}
  */
 export function scatterReduce(x, dim, index, source, reduce, options = {}) {
@@ -519,7 +519,8 @@ function combinedByIndex(x, d, index, source, reduce, includeSelf) {
       'scatterReduce',
       `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equal sizes but in dimension ${d}`,
     );
-  if (source.dtype !== x.dtype || show(source.shape) !== show(index.shape))
+  const isOther = source.dtype !== x.dtype && !(isFloat(source.dtype) && isFloat(x.dtype));
+  if (isOther || show(source.shape) !== show(index.shape))
     throw new ShapeError(
       'scatterReduce',
       `expected a source ${x.dtype} ${show(index.shape)}, the shape of the index, got ${source.dtype} ${show(source.shape)}`,

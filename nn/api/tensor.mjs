@@ -26,7 +26,7 @@ import { setTensorClass, uploaded } from '../core/tensor.mjs';
 /** @typedef {import('./functional.mjs').Operand} Operand */
 
 /**
- * Options of `add_`.
+ * Options of `add_` and `sub_`.
  * @typedef {object} AddOptions
  * @property {number} [alpha] a factor on `other`; 1 when left out
  */
@@ -270,12 +270,34 @@ export class Tensor extends MoreMethods {
   mul_(other) {
     return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, -0) : this.#binary_(pointwise.mul, other)));
   }
+  /** this - alpha · other, in place. @param {Operand} other broadcasts to this shape @param {AddOptions} [options] */
+  sub_(other, options = {}) {
+    const { alpha = 1 } = checkOptions('sub_', options, ['alpha']);
+    if (typeof alpha !== 'number') throw new ArgumentError('sub_', `alpha must be a number, got ${shown(alpha)}`);
+    return within('sub_', () =>
+      typeof other === 'number' ? this.#affine_('sub', 1, -other * alpha, other * alpha) : this.add_(other, { alpha: -alpha }),
+    );
+  }
+  /** this / other, in place; of floats. @param {Operand} other broadcasts to this shape */
+  div_(other) {
+    if (!isFloat(this.dtype)) throw new ArgumentError('div_', `a quotient is f32, and the tensor is ${this.dtype}: use div`);
+    return within('div_', () => this.copy_(F.div(this.detach(), other)));
+  }
+  /** Limits the elements to low … high, in place, as `F.clamp`. @param {number} [low] @param {number} [high] */
+  clamp_(low, high) {
+    return within('clamp_', () => {
+      const limited = F.clamp(this.detach(), low, high);
+      if (limited.dtype !== this.dtype)
+        throw new ArgumentError('clamp_', `the result is ${limited.dtype}, and the tensor is ${this.dtype}: use clamp`);
+      return this.copy_(limited);
+    });
+  }
   /** alpha · this + beta, in place. @param {string} name of the operation @param {number} alpha @param {number} beta @param {number} [number] of the two */
   #affine_(name, alpha, beta, number = alpha) {
     if (withNumber(`${name}_`, this, number) !== this) {
       throw new ArgumentError(`${name}_`, `${number} is no ${this.dtype}, so the result has another type: use ${name}`);
     }
-    if (isByte(this.dtype)) return this.copy_(name === 'add' ? F.add(this.detach(), beta) : F.mul(this.detach(), alpha));
+    if (isByte(this.dtype)) return this.copy_(name === 'mul' ? F.mul(this.detach(), alpha) : F.add(this.detach(), beta));
     if (!this.layout.contiguous) return this.copy_(F.add(F.mul(this.detach(), alpha), beta));
     applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
     return this;

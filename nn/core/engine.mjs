@@ -188,9 +188,11 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
     throw new UsageError(
       method,
-      target.isParameter || target.node === undefined
-        ? 'a tensor that requires a gradient cannot be changed in place: do it in noGrad(() => …)'
-        : 'a result that gradients flow through cannot be changed in place: use the operation that returns a new tensor',
+      !target.requiresGrad
+        ? 'gradients cannot flow through a change in place to what is written: make a new tensor, by stack, cat, where or scatter, or write its detach()'
+        : target.isParameter || target.node === undefined
+          ? 'a tensor that requires a gradient cannot be changed in place: do it in noGrad(() => …)'
+          : 'a result that gradients flow through cannot be changed in place: use the operation that returns a new tensor',
     );
   }
   if (target.size > 0 && overlaps(target.layout)) {

@@ -161,7 +161,7 @@ export class Node {
     if (this.inputs === undefined) {
       throw new UsageError(
         'backward',
-        `an earlier backward() freed what ${op.name} saved; run the forward pass again, or call the earlier backward with { retain: true }`,
+        `an earlier backward() freed what ${this.name} saved; run the forward pass again, or call the earlier backward with { retain: true }`,
       );
     }
     /** @param {SavedValue | undefined} saved @param {Node | Tensor | undefined} edge where the value's gradient goes */
@@ -170,7 +170,7 @@ export class Node {
       if (saved.storage.version !== saved.version) {
         throw new UsageError(
           'backward',
-          `a tensor ${show(saved.layout.shape)} that ${op.name} needs for its gradient was changed in place ` +
+          `a tensor ${show(saved.layout.shape)} that ${this.name} needs for its gradient was changed in place ` +
             `(version ${saved.storage.version}, used at version ${saved.version}); change it after backward(), or a clone() of it`,
         );
       }

@@ -99,7 +99,7 @@ class Convolution extends Module {
   surrounded(x) {
     const { border } = this;
     // What is no batch of images, the function says.
-    if (!border || !(x instanceof TensorCore) || x.ndim !== this.weight.ndim) return x;
+    if (!border || !(x instanceof TensorCore) || x.ndim !== this.options.dilation.length + 2) return x;
     return within(this.constructor.name, () => pad(x, border.sizes, border.mode));
   }
   describe() {

@@ -123,6 +123,17 @@ function below(above, owner, name, part) {
   return all;
 }
 
+/** @type {Record<string, string>} */
+const FORMER = { original0: 'g', original1: 'v', original: 'orig', '0._u': 'u', '0._v': 'v' };
+/** Names before PyTorch 2.0 of what `weightNorm` and `spectralNorm` make of a weight. @param {string} name @returns {string[]} none of other tensors */
+function formerNames(name) {
+  const former = name.replace(
+    /(^|\.)parametrizations\.([^.]+)\.(original[01]?|0\._[uv])$/,
+    (_, before, own, part) => `${before}${own}_${FORMER[part]}`,
+  );
+  return former === name ? [] : [former];
+}
+
 /**
  * Options of `loadStateDict`.
  * @typedef {object} LoadOptions
@@ -291,10 +302,14 @@ export class Module {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
     if (typeof state !== 'object' || state === null || state instanceof Tensor || state instanceof Module)
       throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
-    const own = new Map(this.namedTensors());
-    const ignored = new Set(this.#allIgnored());
     // Own properties only: every object has a `constructor`.
-    const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
+    const has = (/** @type {string} */ name) => Object.hasOwn(state, name);
+    /** By the name of each in `state`. */
+    const own = new Map(
+      Array.from(this.namedTensors(), ([name, tensor]) => [has(name) ? name : (formerNames(name).find(has) ?? name), tensor]),
+    );
+    const ignored = new Set(this.#allIgnored());
+    const missing = [...own.keys()].filter((name) => !has(name));
     const unknown = Object.keys(state).filter((name) => !own.has(name) && !ignored.has(name));
     if (strict && missing.length + unknown.length > 0) {
       throw new ArgumentError(
@@ -307,7 +322,7 @@ export class Module {
     /** @type {[target: Tensor, source: Tensor][]} */
     const pairs = [];
     for (const [name, target] of own) {
-      if (!Object.hasOwn(state, name)) continue;
+      if (!has(name)) continue;
       const source = state[name];
       if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
       if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);

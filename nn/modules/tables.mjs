@@ -30,10 +30,11 @@ export class EmbeddingBag extends Module {
   /**
    * @param {Tensor} ids i32 or u32: [bags, n], or [n] with `offsets`
    * @param {Tensor} [offsets] i32 or u32 [bags]: where each bag of [n] begins, from 0 on and not decreasing; a bag without ids gives zeros
+   * @param {Tensor} [perSampleWeights] of the ids' shape: a factor on the row of each id; only with the mode 'sum'
    * @returns {Tensor} [bags, columns]
    */
-  forward(ids, offsets) {
-    return within('EmbeddingBag', () => embeddingBag(ids, this.weight, offsets, { mode: this.mode }));
+  forward(ids, offsets, perSampleWeights) {
+    return within('EmbeddingBag', () => embeddingBag(ids, this.weight, offsets, { mode: this.mode, perSampleWeights }));
   }
 }
 

@@ -98,9 +98,11 @@ export const crossEntropyRows = defineOp({
       );
     }
     if (x.shape.length === 0 || show(targets.shape) !== show(x.shape.slice(0, -1))) {
+      const isPyTorchs = x.shape.length > 2 && show(targets.shape) === show(x.shape.toSpliced(1, 1));
       throw new ShapeError(
         'crossEntropy',
-        `logits ${show(x.shape)}, whose last dimension is the classes, need targets ${show(x.shape.slice(0, -1))}, got ${show(targets.shape)}`,
+        `logits ${show(x.shape)}, whose last dimension is the classes, need targets ${show(x.shape.slice(0, -1))}, got ${show(targets.shape)}` +
+          (isPyTorchs ? '; where dimension 1 is the classes, as in PyTorch, pass { dim: 1 }' : ''),
       );
     }
     return [denseLayout(targets.shape, 'f32')];

@@ -74,7 +74,11 @@ export class LBFGS {
     this.#params = checkIterable(params, 'LBFGS');
     if (this.#params.length === 0) throw new ArgumentError('LBFGS', 'expected at least one parameter, got none');
     for (const parameter of this.#params) {
-      if (!(parameter instanceof Parameter)) throw new ArgumentError('LBFGS', `expected parameters of modules, got ${shown(parameter)}`);
+      if (!(parameter instanceof Parameter))
+        throw new ArgumentError(
+          'LBFGS',
+          `expected parameters of modules, got ${shown(parameter)}: new nn.Parameter(x) makes one of a tensor`,
+        );
       if (parameter.dtype !== 'f32') throw new ArgumentError('LBFGS', `takes f32 parameters, got ${parameter.dtype}`);
     }
     if (new Set(this.#params).size < this.#params.length) throw new ArgumentError('LBFGS', 'a parameter appears twice');

@@ -176,7 +176,11 @@ export class Optimizer {
     const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
-        if (!(parameter instanceof Parameter)) throw new ArgumentError(name, `expected parameters of modules, got ${shown(parameter)}`);
+        if (!(parameter instanceof Parameter))
+          throw new ArgumentError(
+            name,
+            `expected parameters of modules, got ${shown(parameter)}: new nn.Parameter(x) makes one of a tensor`,
+          );
         if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
         if (parameter.bucket) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter appears twice');

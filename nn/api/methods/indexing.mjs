@@ -25,6 +25,10 @@ export class IndexingMethods extends ShapeMethods {
   argmin(dim, keepdim) {
     return indexing.argmin(asTensor(this), dim, keepdim);
   }
+  /** As `gather`, but the other sizes broadcast; see `F.takeAlongDim`. @param {Tensor} index i32 or u32 @param {number} [dim] the last when left out */
+  takeAlongDim(index, dim) {
+    return indexing.takeAlongDim(asTensor(this), index, dim);
+  }
   /** Picks elements by index along a dimension; see `F.gather`. @param {number} dim @param {Tensor} index i32 or u32 */
   gather(dim, index) {
     return indexing.gather(asTensor(this), dim, index);

@@ -2,6 +2,7 @@
 
 import { asTensor } from '../../core/tensor.mjs';
 import { bernoulli } from '../distributions.mjs';
+import * as products from '../einsum.mjs';
 import * as linalg from '../linalg.mjs';
 import * as F from '../more-math.mjs';
 import { IndexingMethods } from './indexing.mjs';
@@ -62,6 +63,42 @@ export class MoreMethods extends IndexingMethods {
   /** 1 with each element's probability, else 0. */
   bernoulli() {
     return bernoulli(asTensor(this));
+  }
+  /** Products of matrices, [b, n, k] and [b, k, m]. @param {Tensor} other */
+  bmm(other) {
+    return products.bmm(asTensor(this), other);
+  }
+  /** The product of two matrices. @param {Tensor} other */
+  mm(other) {
+    return products.mm(asTensor(this), other);
+  }
+  /** The product of a matrix and a vector. @param {Tensor} vector */
+  mv(vector) {
+    return products.mv(asTensor(this), vector);
+  }
+  /** Σ x · other of two vectors. @param {Tensor} other */
+  dot(other) {
+    return products.dot(asTensor(this), other);
+  }
+  /** x otherᵀ of two vectors. @param {Tensor} other */
+  outer(other) {
+    return products.outer(asTensor(this), other);
+  }
+  /** The cross product of vectors of 3 elements; see `F.cross`. @param {Tensor} other @param {number} [dim] the last when left out */
+  cross(other, dim) {
+    return products.cross(asTensor(this), other, dim);
+  }
+  /** The sum of a matrix's main diagonal. */
+  trace() {
+    return products.trace(asTensor(this));
+  }
+  /** beta · x + alpha · a b; see `F.addmm`. @param {Tensor} a @param {Tensor} b @param {import('../einsum.mjs').AddOptions} [options] */
+  addmm(a, b, options) {
+    return products.addmm(asTensor(this), a, b, options);
+  }
+  /** beta · x + alpha · a b of batches; see `F.baddbmm`. @param {Tensor} a @param {Tensor} b @param {import('../einsum.mjs').AddOptions} [options] */
+  baddbmm(a, b, options) {
+    return products.baddbmm(asTensor(this), a, b, options);
   }
   /** The determinant of matrices. */
   det() {

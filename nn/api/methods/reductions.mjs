@@ -37,6 +37,10 @@ export class ReductionMethods extends IntegerMethods {
   softmax(dim) {
     return F.softmax(asTensor(this), dim);
   }
+  /** log softmax(x) along a dimension. @param {number} [dim] the last when left out */
+  logSoftmax(dim) {
+    return F.logSoftmax(asTensor(this), dim);
+  }
   /**
    * The largest element of all, or with a dimension the largest along it and their indices, or with a tensor the larger of each two; see `F.max`.
    * @overload

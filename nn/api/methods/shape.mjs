@@ -73,16 +73,22 @@ export class ShapeMethods extends ReductionMethods {
     return F.slice(asTensor(this), dim, start, end, step);
   }
   /**
-   * The slice at index `i` of the first dimension, without that dimension, as a view. Throws a ShapeError for an index out of range.
-   * @param {number} i negative: from the end
+   * The part at indices of the first dimensions, without these, as a view: x.at(1, 2) is x[1, 2] in PyTorch. Throws a ShapeError for an index out
+   * of range, and for more indices than dimensions.
+   * @param {...number} indices at least one; negative: from the end
+   * @returns {Tensor}
    */
-  at(i) {
+  at(...indices) {
     storageOf('at', asTensor(this));
-    const size = this.shape[0];
-    if (!(Number.isInteger(i) && i >= -size && i < size))
-      throw new ShapeError('at', `index ${shown(i)} is out of range for ${show(this.shape)}`);
-    const index = i < 0 ? i + size : i;
-    return F.squeeze(F.slice(asTensor(this), 0, index, index + 1), 0);
+    const { shape } = this;
+    if (indices.length > shape.length && indices.length > 1)
+      throw new ShapeError('at', `${indices.length} indices are more than the ${shape.length} dimensions of ${show(shape)}`);
+    return [indices[0], ...indices.slice(1)].reduce((/** @type {Tensor} */ x, i, d) => {
+      if (!(Number.isInteger(i) && i >= -shape[d] && i < shape[d]))
+        throw new ShapeError('at', `index ${shown(i)} is out of range for ${d === 0 ? show(shape) : `dimension ${d} of ${show(shape)}`}`);
+      const index = i < 0 ? i + shape[d] : i;
+      return F.squeeze(F.slice(x, 0, index, index + 1), 0);
+    }, asTensor(this));
   }
   /**
    * Splits a dimension into parts of `size`; the last may be smaller. The parts are views.
