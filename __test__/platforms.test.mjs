@@ -2,11 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
+import { eachFile, summary } from '../scripts/platforms/by-file.mjs';
 import { readMachO } from '../scripts/platforms/macho.mjs';
 import { PAGE, RESULTS, readResults, table, withTable } from '../scripts/platforms/table.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const repository = new URL('..', import.meta.url);
 const PAGE_BYTES = 4096;
@@ -122,4 +125,43 @@ test('a row says what was built and what ran, or why not', () => {
     '| `g-h-i` | | no run was recorded yet |',
   ]);
   assert.throws(() => withTable('no place', {}, []), /has no place for the table/);
+});
+
+test('files under QEMU: one that failed or has changed runs again, one that passed is left', async (t) => {
+  const folder = temporaryFolder(t);
+  const stamp = join(folder, 'tests.json');
+  const [good, changing, bad] = ['good', 'changing', 'bad'].map((name) => join(folder, name));
+  const passes = "echo '# pass 3\n# skipped 1'; exit 0";
+  writeFileSync(good, passes);
+  writeFileSync(changing, passes);
+  writeFileSync(bad, 'exit 1');
+  /** @type {string[]} */
+  let begun = [];
+  const command = (/** @type {string} */ file) => ['sh', '-c', 'echo "$1" >>"$2"; . "$1"', 'sh', file, join(folder, 'begun')];
+  const turn = async (/** @type {boolean} */ resumes, minutes = 5) => {
+    writeFileSync(join(folder, 'begun'), '');
+    const outcome = await eachFile([good, changing, bad], command, { minutes, stamp, resumes });
+    begun = readFileSync(join(folder, 'begun'), 'utf8').split('\n').filter(Boolean).sort();
+    return outcome;
+  };
+
+  const first = await turn(true);
+  assert.deepEqual(first.failed, [bad]);
+  assert.deepEqual(begun, [bad, changing, good]);
+  assert.match(summary(first), /^6 tests passed, 2 skipped; the files took \d+ minutes$/);
+
+  writeFileSync(changing, passes.replace('3', '5'));
+  writeFileSync(bad, passes);
+  const second = await turn(true);
+  assert.deepEqual(second.failed, []);
+  assert.deepEqual(begun, [bad, changing]);
+  assert.match(summary(second), /^11 tests passed, 3 skipped/);
+
+  await turn(true);
+  assert.deepEqual(begun, []);
+  await turn(false);
+  assert.deepEqual(begun, [bad, changing, good]);
+  const none = await turn(false, 0);
+  assert.deepEqual(none.unseen, [good, changing, bad]);
+  assert.match(summary(none), /^0 tests passed, 0 skipped; .*; 3 were not begun: /);
 });

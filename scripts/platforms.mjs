@@ -8,6 +8,7 @@
 //   TARGET     only these (x86_64-unknown-linux-musl …)
 //   --build    builds, and reads what each binary asks of its system, but runs none (CI runs them on machines of their own)
 //   --minutes  how long the suite may take under QEMU (60): files that it has not come to are named
+//   --continue leaves test files under QEMU that passed in an earlier run, and have not changed since; with --minutes 0 none is begun
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
 // Without TARGET and --build, platforms/runtimes.mjs runs then: the suite in every runtime for Linux x64, and the bundlers.
@@ -16,14 +17,14 @@
 // with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
 // binaries in target/platforms, where those made of the same sources are taken again.
 
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
 import { UsageError, isMain, runMain } from '../bin/lib/options.mjs';
 import { pack, requirements } from './pack.mjs';
 import { OLDEST_MACOS, TARGETS, binaryOf, build, folderOf } from './platforms/build.mjs';
+import { eachFile, summary } from './platforms/by-file.mjs';
 import { OF_PROGRAMS } from './platforms/files.mjs';
 import { readMachO } from './platforms/macho.mjs';
 import { PAGE, RESULTS, readResults, withTable } from './platforms/table.mjs';
@@ -44,9 +45,8 @@ const ON_WINDOWS = [
   ...['bootstrap', 'cli-decisions', 'release'].map((name) => `__test__/${name}.test.mjs`),
   ...['bpe', 'cuts', 'gguf', 'tokenizer', 'tokenizer-train'].map((name) => `packages/lm/test/${name}.test.mjs`),
 ];
-/** Lavapipe compiles a kernel a hundred times slower under QEMU: those with few kernels come first, tensors last. A file may take so long. */
+/** Lavapipe compiles a kernel a hundred times slower under QEMU: those with few kernels come first, tensors last. */
 const UNDER_QEMU = [...new Set([...QUICK, ...OF_PROGRAMS.filter((file) => !file.includes('/nn/')), ...OF_PROGRAMS])];
-const FILE_LIMIT_S = 600;
 /**
  * LLVM's passes would take minutes a kernel under QEMU; what kernels compute stays the same: `agreement` shows it. What one process compiled the
  * next one reads; Mesa's database of all in one file loses it where two write.
@@ -64,11 +64,13 @@ const APPLE = {
 /** @typedef {import('./platforms/table.mjs').Result} Result */
 /** @typedef {{ device: string, losses: number[], exports: number, runtime: string, code?: string }} Found */
 
+/** How long the suite may take under QEMU, and whether it leaves what passed in an earlier run. @typedef {{ minutes: number, resumes: boolean }} Turn */
+
 /**
  * How the binary of a target is checked: what it asks of its system, and how it is run, if anything runs it here.
  * @typedef {object} Platform
  * @property {(target: string, result: Result) => void} reads
- * @property {(target: string, result: Result, minutes: number) => void | Promise<void>} [runs]
+ * @property {(target: string, result: Result, turn: Turn) => void | Promise<void>} [runs]
  */
 
 /** @type {Record<string, Platform>} */
@@ -162,67 +164,6 @@ function tests(result, on, files, tap) {
   ran(result, { what: 'of the quick tier', on: `${on}; ${names}`, result: `${passed} tests passed, ${skipped} skipped` });
 }
 
-/**
- * Runs test files, each in a process of its own, as many at a time as there are processors. One that is out of time has its turn again: what it
- * compiled is kept.
- * @param {Result} result @param {string} on @param {string[]} files
- * @param {(file: string) => string[]} command what runs one and prints TAP
- * @param {number} minutes after which no further file is begun
- */
-async function eachFile(result, on, files, command, minutes) {
-  const end = Date.now() + minutes * 60_000;
-  const waiting = [...files];
-  const again = new Set();
-  const count = { pass: 0, skipped: 0, files: 0 };
-  /** @type {{ failed: string[], late: string[] }} */
-  const left = { failed: [], late: [] };
-  const worker = async () => {
-    while (waiting.length > 0 && Date.now() < end) {
-      const file = /** @type {string} */ (waiting.shift());
-      const { status, tap } = await limited(command(file));
-      const of = (/** @type {string} */ word) => Number(new RegExp(`^# ${word} (\\d+)$`, 'm').exec(tap)?.[1]);
-      const outcome = status === 0 ? `${of('pass')} passed, ${of('skipped')} skipped` : status === 124 ? 'out of time' : 'FAILED';
-      console.log(`    ${file} (${waiting.length} wait): ${outcome}`);
-      if (status === 124 && !again.has(file)) waiting.push(file);
-      else if (status === 124) left.late.push(file);
-      else if (status !== 0) {
-        left.failed.push(file);
-        console.error(tap.slice(-4000));
-      } else {
-        count.files++;
-        count.pass += of('pass');
-        count.skipped += of('skipped');
-      }
-      again.add(file);
-    }
-  };
-  await Promise.all(Array.from({ length: availableParallelism() }, worker));
-  if (left.failed.length > 0) throw new Error(`these failed: ${left.failed.join(', ')}`);
-  const names = (/** @type {string[]} */ of) => of.map((file) => file.replace(/^__test__\/|\.test\.mjs$/g, '')).join(', ');
-  const said = [`${count.pass} tests passed, ${count.skipped} skipped`];
-  left.late.push(...waiting.filter((file) => again.has(file)));
-  const unseen = waiting.filter((file) => !again.has(file));
-  if (left.late.length > 0) said.push(`${left.late.length} files did not end in ${FILE_LIMIT_S} s: ${names(left.late)}`);
-  if (unseen.length > 0) said.push(`${unseen.length} were not begun in ${minutes} minutes: ${names(unseen)}`);
-  ran(result, { what: `of the quick tier, ${count.files} of ${files.length} files`, on, result: said.join('; ') });
-}
-
-/**
- * What a command printed, and its status: 124 if it did not end in time.
- * @param {string[]} command
- * @returns {Promise<{ status: number | null, tap: string }>}
- */
-function limited(command) {
-  return new Promise((done, reject) => {
-    // With all of its processes.
-    const child = spawn('timeout', ['--kill-after=5', String(FILE_LIMIT_S), ...command], { stdio: ['ignore', 'pipe', 'pipe'] });
-    let tap = '';
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => (tap += text));
-    child.on('error', reject);
-    child.on('close', (status, signal) => done({ status: signal === 'SIGKILL' || status === 137 ? 124 : status, tap }));
-  });
-}
-
 /** @param {string} target @param {Result} result */
 function needsOfElf(target, result) {
   const { glibc, libraries, network } = requirements(binaryOf(target));
@@ -242,8 +183,8 @@ function onThisMachine(target, result) {
   useIn(result, project, (program) => output([process.execPath, ...program], { cwd: project }), here());
 }
 
-/** @param {string} target @param {Result} result @param {number} minutes */
-async function onArm(target, result, minutes) {
+/** @param {string} target @param {Result} result @param {Turn} turn */
+async function onArm(target, result, turn) {
   const reason = tools.noRoots(true);
   if (reason !== null) throw new Unavailable(reason);
   const place = tools.armRoot();
@@ -255,7 +196,10 @@ async function onArm(target, result, minutes) {
   useIn(result, project, (program) => output(within(project, program)), here({ LP_NATIVE_VECTOR_WIDTH: '128' }));
   const own = { NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target), HELIOS_TEST_LIGHT: '1', HELIOS_TEST_EMULATED: '1' };
   const command = (/** @type {string} */ file) => within(REPOSITORY, ['--test', '--test-reporter=tap', '--test-force-exit', file], own);
-  await eachFile(result, 'the same', UNDER_QEMU, command, minutes);
+  const outcome = await eachFile(UNDER_QEMU, command, { ...turn, stamp: join(folderOf(target), 'tests.json') });
+  if (outcome.failed.length > 0) throw new Error(`these failed: ${outcome.failed.join(', ')}`);
+  const what = `of the quick tier, ${Object.keys(outcome.found).length} of ${UNDER_QEMU.length} files`;
+  ran(result, { what, on: 'the same', result: summary(outcome) });
 }
 
 /** @param {string} target @param {Result} result */
@@ -345,10 +289,10 @@ function onWine(target, result) {
 /**
  * @param {string} target
  * @param {boolean} runs whether to run the binary as well
- * @param {number} minutes that the suite may take under QEMU
+ * @param {Turn} turn
  * @returns {Promise<{ result: Result, passed: boolean }>}
  */
-async function attempt(target, runs, minutes) {
+async function attempt(target, runs, turn) {
   /** @type {Result} */
   const result = { date: new Date().toISOString().slice(0, 10), needs: [], runs: [] };
   try {
@@ -356,7 +300,7 @@ async function attempt(target, runs, minutes) {
     result.toolchain = build(target);
     result.bytes = statSync(binaryOf(target)).size;
     PLATFORMS[target].reads(target, result);
-    if (runs) await PLATFORMS[target].runs?.(target, result, minutes);
+    if (runs) await PLATFORMS[target].runs?.(target, result, turn);
     return { result, passed: true };
   } catch (error) {
     if (!(error instanceof Unavailable)) {
@@ -369,7 +313,8 @@ async function attempt(target, runs, minutes) {
 
 const OPTIONS = /** @type {const} */ ({
   build: { type: 'boolean', help: 'build, and read what each binary asks of its system, but run none' },
-  minutes: { type: 'integer', min: 1, max: 600, default: 60, help: 'how long the suite may take under QEMU' },
+  continue: { type: 'boolean', help: 'leave test files under QEMU that passed in an earlier run and have not changed since' },
+  minutes: { type: 'integer', min: 0, max: 600, default: 60, help: 'how long the suite may take under QEMU' },
   record: { type: 'boolean', help: `write ${RESULTS}, and the table in ${PAGE}` },
 });
 
@@ -380,7 +325,7 @@ async function main(values, targets) {
   if (values.build && values.record) throw new UsageError('--record writes what ran, and --build runs nothing');
   let failed = 0;
   for (const target of Object.keys(PLATFORMS).filter((each) => targets.length === 0 || targets.includes(each))) {
-    const { result, passed } = await attempt(target, !values.build, values.minutes);
+    const { result, passed } = await attempt(target, !values.build, { minutes: values.minutes, resumes: values.continue });
     // In CI nothing may be left out.
     const missing = values.build && result.skipped !== undefined;
     if (!passed || missing) failed++;
