@@ -2,7 +2,22 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, autocast, checkpoint, compile, empty, grad, manualSeed, nn, noGrad, ones, optim, randn, scope, tensor } from '../../nn/index.mjs';
+import {
+  F,
+  autocast,
+  checkpoint,
+  compile,
+  empty,
+  grad,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  optim,
+  randn,
+  scope,
+  tensor,
+} from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, x } from './inputs.mjs';
