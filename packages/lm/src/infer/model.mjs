@@ -187,7 +187,7 @@ export class LanguageModel {
    */
   checkJson(json, at = 'json') {
     try {
-      this.#constraints ??= new Constraints(this.tokenizer);
+      this.#constraints ??= new Constraints(this.tokenizer, (id) => id < this.config.vocabSize && !this.#stopIds.includes(id));
       return this.#constraints.of(json, at);
     } catch (error) {
       throw wrong('json', /** @type {Error} */ (error).message);
