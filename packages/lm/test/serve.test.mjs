@@ -174,6 +174,13 @@ test('top_logprobs: the most likely tokens of each, whole and as a stream; logpr
     parts.flatMap(({ choices }) => choices[0].logprobs?.top_logprobs ?? []),
     rows,
   );
+  // Where each token begins in the answer, of which a chunk has a part.
+  const offsets = tokens.map((_, i) => tokenizer.decode(tokens.slice(0, i)).length);
+  assert.deepEqual(text.choices[0].logprobs?.text_offset, offsets);
+  assert.deepEqual(
+    parts.flatMap(({ choices }) => choices[0].logprobs?.text_offset ?? []),
+    offsets,
+  );
   assert.deepEqual(
     engine.requests.map(({ topLogprobs }) => topLogprobs),
     [2, 2, 0, 2, 2],

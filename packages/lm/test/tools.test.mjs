@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import OpenAI from 'openai';
 
-import { serveModel } from '../src/index.mjs';
+import { loadTokenizer, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { trainTokenizer } from '../src/tokenizer/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
@@ -177,6 +177,32 @@ test('earlier calls and their results reach the template as objects; tool_choice
     several.choices.map((choice) => [choice.finish_reason, choice.message.tool_calls?.length, choice.logprobs?.content?.length]),
     [1, 2].map(() => ['tool_calls', 1, count]),
   );
+});
+
+test('a call behind what may be the beginning of a stop text, or is half a character', async (t) => {
+  for (const [mark, template, json] of /** @type {const} */ ([
+    ['[TOOL_CALLS]', TEMPLATES.mistral, `[${OSLO}]`],
+    ['<tool_call>', TEMPLATES.hermes, `${OSLO}</tool_call>`],
+  ])) {
+    const { client, engine } = await answering(t, template, `ST${mark}${json}`);
+    const asked = { model: 'words', messages: MESSAGES, tools: TOOLS, stop: ['STOP'] };
+    const expected = { content: 'ST', calls: [oslo], reason: 'tool_calls' };
+    assert.deepEqual(await joined(await client.chat.completions.create({ ...asked, stream: true })), expected, mark);
+    const { choices } = await client.chat.completions.create(asked);
+    assert.deepEqual([choices[0].message.content, choices[0].message.tool_calls?.length], ['ST', 1]);
+    // Cut at the mark: the text before it is still there.
+    const before = engine.tokenizer.encode('ST').length;
+    const cut = await client.chat.completions.create({ ...asked, max_tokens: before + engine.tokenizer.encode(mark).length });
+    assert.deepEqual([cut.choices[0].message.content, cut.choices[0].finish_reason], [`ST${mark}`, 'length']);
+  }
+  const { client, engine } = await answering(t, TEMPLATES.mistral, 'é');
+  const [first] = engine.tokenizer.encode('é');
+  engine.tokenizer.encode = () => Uint32Array.of(first, ...loadTokenizer(engine.from).encode(`[TOOL_CALLS][${OSLO}]`));
+  assert.deepEqual(await joined(await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS, stream: true })), {
+    content: '\ufffd',
+    calls: [oslo],
+    reason: 'tool_calls',
+  });
 });
 
 test('parallel_tool_calls: false keeps the first call', async (t) => {

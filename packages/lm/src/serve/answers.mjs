@@ -30,6 +30,9 @@ import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs
 
 const EXPIRED = new ApiError(400, 'the connection was closed');
 
+/** Characters of tokens. @param {TokenLogprob[]} tokens */
+const lengthOf = (tokens) => tokens.reduce((sum, { token }) => sum + token.length, 0);
+
 /** How the two kinds of completions differ in form. */
 const FORMS = {
   chat: {
@@ -57,14 +60,14 @@ const FORMS = {
     choice: (/** @type {string} */ text) => ({ text }),
     delta: (/** @type {string} */ text) => ({ text }),
     first: undefined,
-    logprobs: (/** @type {TokenLogprob[]} */ tokens) => ({
+    logprobs: (/** @type {TokenLogprob[]} */ tokens, /** @type {number} */ offset) => ({
       tokens: tokens.map(({ token }) => token),
       token_logprobs: tokens.map(({ logprob }) => logprob),
       // OpenAI's has the chosen token too. Where several tokens have one text, the most likely one counts.
       top_logprobs: tokens.some(({ top_logprobs: top }) => top.length > 0)
         ? tokens.map((own) => Object.fromEntries([own, ...own.top_logprobs.toReversed()].map(({ token, logprob }) => [token, logprob])))
         : null,
-      text_offset: tokens.map((_, i) => tokens.slice(0, i).reduce((sum, { token }) => sum + token.length, 0)),
+      text_offset: tokens.map((_, i) => (i > 0 ? (offset += tokens[i - 1].token.length) : offset)),
     }),
   },
 };
@@ -114,6 +117,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
       /** Calls of each choice that has begun. @type {Map<number, number>} */
       const begun = new Map();
+      /** Characters of the tokens of each choice. */
+      const lengths = each.map(() => 0);
       push = (index, part) => {
         begin(response);
         const choice = { index, logprobs: null, finish_reason: null };
@@ -122,7 +127,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
         begun.set(index, count + calls.length);
         const tokens = logprobs ? logprobsOf(model, [part]) : [];
-        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens) } : {};
+        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, lengths[index]) } : {};
+        lengths[index] += lengthOf(tokens);
         const reason = reasonOf(part, finders[index]);
         // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
         if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
@@ -142,7 +148,7 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
             own.map(({ text }) => text).join(''),
             own.flatMap(({ calls = [] }) => calls),
           ),
-          logprobs: logprobs ? form.logprobs(logprobsOf(model, own)) : null,
+          logprobs: logprobs ? form.logprobs(logprobsOf(model, own), 0) : null,
           finish_reason: reasonOf(/** @type {Part} */ (own.at(-1)), finders[index]),
         }));
         sendJson(response, 200, { ...head, object: form.object, choices, usage: usageOf(counts) });

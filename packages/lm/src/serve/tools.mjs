@@ -13,7 +13,7 @@ import { flag, isObject, read, wrong } from './fields.mjs';
 
 /**
  * How a family of models writes calls: the text before one, the text after it, and whether an answer that begins with `{` is one. `marks`: which of
- * these texts may be special tokens, that are not printed.
+ * these texts may be special tokens, which are printed then.
  * @typedef {{ begin: string, end: string | undefined, bare: boolean, marks: readonly string[] }} CallForm
  */
 
@@ -32,9 +32,9 @@ const FORMS = [
 ];
 
 /**
- * The tools of a chat, for its template, and what finds calls in an answer; undefined where the answer may have no calls.
+ * The tools of a chat, for its template, the special tokens that mark calls, and what finds these in an answer; undefined where it may have none.
  * @param {Body} body @param {LanguageModel} model that has a template
- * @returns {{ list: Body[], finder: () => CallFinder } | undefined}
+ * @returns {{ list: Body[], marks: number[], finder: () => CallFinder } | undefined}
  */
 export function toolsOf(body, model) {
   const tools = read(body, 'tools', Array.isArray, 'a list of tools') ?? [];
@@ -49,9 +49,8 @@ export function toolsOf(body, model) {
   if (!/\btools\b/.test(template)) throw wrong('tools', "the model's chat template has no tools", 'no_tools');
   const form = FORMS.find(({ has, lacks }) => has.test(template) && !lacks?.test(template))?.form;
   if (!form) throw wrong('tools', "the model's chat template has calls in a form that is not known", 'no_tools');
-  const ids = form.marks.map((mark) => /** @type {const} */ ([model.tokenizer.idOf(mark) ?? -1, mark]));
-  const marks = new Map(ids.filter(([id]) => id >= 0 && model.isSpecial(id)));
-  return { list: tools, finder: () => new CallFinder(form, { marks, several }) };
+  const marks = form.marks.flatMap((mark) => model.tokenizer.idOf(mark) ?? []);
+  return { list: tools, marks, finder: () => new CallFinder(form, several) };
 }
 
 /** @param {unknown} tool @param {string} at */
@@ -117,7 +116,6 @@ function callsOf(text) {
 /** Finds the calls in an answer that comes part by part. What is no call after all is text. */
 export class CallFinder {
   #form;
-  #marks;
   #several;
   #stops;
   /** What has come of a call, and the mark before it. @type {{ mark: string, text: string } | undefined} */
@@ -126,10 +124,9 @@ export class CallFinder {
   #lead = '';
   #count = 0;
 
-  /** @param {CallForm} form @param {{ marks: Map<number, string>, several: boolean }} options `marks`: those that are not printed, by id */
-  constructor(form, { marks, several }) {
+  /** @param {CallForm} form @param {boolean} several whether the answer may have more than one call */
+  constructor(form, several) {
     this.#form = form;
-    this.#marks = marks;
     this.#several = several;
     this.#stops = new StopFinder([form.begin]);
   }
@@ -146,7 +143,7 @@ export class CallFinder {
    */
   push(part) {
     const own = { ...part, text: '', calls: /** @type {ToolCall[]} */ ([]) };
-    this.#take(this.#marks.get(part.token) ?? part.text, own);
+    this.#take(part.text, own);
     if (part.finishReason !== null) this.#end(own);
     return own;
   }
@@ -185,9 +182,11 @@ export class CallFinder {
   /** @param {{ mark: string, text: string }} call @param {string} text @param {Part & { calls: ToolCall[] }} own @returns {string} what follows the call */
   #continue(call, text, own) {
     const { begin, end } = this.#form;
+    const seen = call.text.length;
     call.text += text;
+    if (end === undefined) return '';
     // An argument may have the mark in it: then what is before it is no call.
-    for (let at = end ? call.text.indexOf(end) : -1; end && at >= 0; at = call.text.indexOf(end, at + 1)) {
+    for (let at = call.text.indexOf(end, seen - end.length + 1); at >= 0; at = call.text.indexOf(end, at + 1)) {
       if (!this.#keep(call.text.slice(0, at), own)) continue;
       this.#call = undefined;
       return call.text.slice(end === begin ? at : at + end.length);
