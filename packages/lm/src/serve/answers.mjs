@@ -11,7 +11,7 @@ import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs
 /** @typedef {import('./requests.mjs').Input} Input */
 /** @typedef {import('./tools.mjs').ToolCall} ToolCall */
 /** A part of an answer, and the calls that it completes. @typedef {Part & { calls?: ToolCall[] }} Found */
-/** @typedef {{ token: string, logprob: number, bytes: number[] | null }} Logprob */
+/** `bytes`: what is in several tokens of one character is no text alone. @typedef {{ token: string, logprob: number, bytes: number[] }} Logprob */
 /** @typedef {Logprob & { top_logprobs: Logprob[] }} TokenLogprob */
 /** @typedef {{ prompt: number, completion: number }} Counts of tokens */
 
@@ -30,8 +30,15 @@ import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs
 
 const EXPIRED = new ApiError(400, 'the connection was closed');
 
-/** Characters of tokens. @param {TokenLogprob[]} tokens */
-const lengthOf = (tokens) => tokens.reduce((sum, { token }) => sum + token.length, 0);
+/** How many of a text's UTF-16 units begin with these bytes of it: those of a character in several tokens with the first. @param {number[]} bytes */
+const unitsOf = (bytes) => bytes.reduce((sum, byte) => sum + (byte >= 0xf0 ? 2 : (byte & 0xc0) === 0x80 ? 0 : 1), 0);
+
+/** Where tokens of a text begin in it, and where they end. @param {TokenLogprob[]} tokens @param {number} first where the first one begins */
+function offsetsOf(tokens, first) {
+  const offsets = [first];
+  for (const [i, { bytes }] of tokens.entries()) offsets.push(offsets[i] + unitsOf(bytes));
+  return offsets;
+}
 
 /** How the two kinds of completions differ in form. */
 const FORMS = {
@@ -67,7 +74,7 @@ const FORMS = {
       top_logprobs: tokens.some(({ top_logprobs: top }) => top.length > 0)
         ? tokens.map((own) => Object.fromEntries([own, ...own.top_logprobs.toReversed()].map(({ token, logprob }) => [token, logprob])))
         : null,
-      text_offset: tokens.map((_, i) => (i > 0 ? (offset += tokens[i - 1].token.length) : offset)),
+      text_offset: offsetsOf(tokens, offset).slice(0, -1),
     }),
   },
 };
@@ -117,8 +124,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
       /** Calls of each choice that has begun. @type {Map<number, number>} */
       const begun = new Map();
-      /** Characters of the tokens of each choice. */
-      const lengths = each.map(() => 0);
+      /** Where the next token of each choice begins. */
+      const offsets = each.map(() => 0);
       push = (index, part) => {
         begin(response);
         const choice = { index, logprobs: null, finish_reason: null };
@@ -127,8 +134,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
         begun.set(index, count + calls.length);
         const tokens = logprobs ? logprobsOf(model, [part]) : [];
-        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, lengths[index]) } : {};
-        lengths[index] += lengthOf(tokens);
+        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, offsets[index]) } : {};
+        offsets[index] = offsetsOf(tokens, offsets[index])[tokens.length];
         const reason = reasonOf(part, finders[index]);
         // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
         if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
@@ -197,9 +204,11 @@ const usageOf = ({ prompt, completion }) => ({
 /** The logprobs of tokens; that which ended the text is no part of it. @param {LanguageModel} model @param {Part[]} parts @returns {TokenLogprob[]} */
 function logprobsOf(model, parts) {
   const own = parts.filter(({ token, finishReason }) => token >= 0 && !(finishReason === 'stop' && model.stopIds.includes(token)));
+  const { tokenizer } = model;
   const shown = (/** @type {{ token: number, logprob: number }} */ { token: id, logprob }) => {
-    const token = model.tokenizer.decode([id]);
-    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)] };
+    // Decoded alone, a token may lack its space, and half a character its bytes.
+    const bytes = tokenizer.bytesOf(id) ?? Buffer.from(tokenizer.decode([id]));
+    return { token: Buffer.from(bytes).toString(), logprob, bytes: [...bytes] };
   };
   return own.map((part) => ({ ...shown(part), top_logprobs: (part.topLogprobs ?? []).map(shown) }));
 }
