@@ -198,8 +198,8 @@ test('the bytes of tokens are those of the answer, within a character and with t
     const whole = (await client.completions.create(asked)).choices[0];
     const parts = await all(await client.completions.create({ ...asked, stream: true }));
     const { tokens = [], text_offset: offsets = [] } = whole.logprobs ?? {};
-    const flat = (/** @type {'tokens' | 'text_offset'} */ key) => parts.flatMap(({ choices }) => choices[0].logprobs?.[key] ?? []);
-    assert.deepEqual([flat('tokens'), flat('text_offset')], [tokens, offsets]);
+    const known = parts.map(({ choices }) => choices[0].logprobs);
+    assert.deepEqual([known.flatMap((each) => each?.tokens ?? []), known.flatMap((each) => each?.text_offset ?? [])], [tokens, offsets]);
     assert.equal(whole.text, text);
     // The last word and the space before it.
     assert.equal(text.slice(offsets[tokens.length - 1]), tokens.at(-1));

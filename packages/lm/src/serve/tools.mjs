@@ -187,17 +187,24 @@ export class CallFinder {
     if (end === undefined) return '';
     // An argument may have the mark in it: then what is before it is no call.
     for (let at = call.text.indexOf(end, seen - end.length + 1); at >= 0; at = call.text.indexOf(end, at + 1)) {
-      if (!this.#keep(call.text.slice(0, at), own)) continue;
+      if (!this.#keep({ ...call, text: call.text.slice(0, at) }, own)) continue;
       this.#call = undefined;
       return call.text.slice(end === begin ? at : at + end.length);
     }
     return '';
   }
 
-  /** Adds the calls of a text to the answer, if it has any. @param {string} text @param {Part & { calls: ToolCall[] }} own */
-  #keep(text, own) {
-    const calls = callsOf(text);
+  /**
+   * Adds calls to the answer: what follows a mark, or else what follows the last mark in that, as an answer may speak of the mark first.
+   * @param {{ mark: string, text: string }} call @param {Part & { calls: ToolCall[] }} own @returns {boolean} whether there are any
+   */
+  #keep({ mark, text }, own) {
+    const { begin } = this.#form;
+    let calls = callsOf(text);
+    const last = calls ? -1 : text.lastIndexOf(begin);
+    if (last >= 0) calls = callsOf(text.slice(last + begin.length));
     if (!calls) return false;
+    if (last >= 0) this.#print(mark + text.slice(0, last), own);
     own.calls.push(...(this.#several ? calls : calls.slice(0, this.#count > 0 ? 0 : 1)));
     this.#count += calls.length;
     this.#lead = '';
@@ -206,10 +213,10 @@ export class CallFinder {
 
   /** @param {Part & { calls: ToolCall[] }} own */
   #end(own) {
-    const rest = this.#call ? { ...this.#call } : undefined;
+    const rest = this.#call;
     this.#call = undefined;
     if (!rest) this.#print(this.#stops.end(), own);
-    else if (!this.#keep(rest.text, own)) this.#print(rest.mark + rest.text, own);
+    else if (!this.#keep(rest, own)) this.#print(rest.mark + rest.text, own);
     // An answer of white space alone.
     if (this.#lead && this.#count === 0) own.text += this.#lead;
   }
