@@ -12,6 +12,7 @@ import { Constraints } from '../src/infer/constraint.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { ANY_OBJECT, DONE, State, shapeOf, startOf } from '../src/infer/grammar.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
+import { StepError } from '../src/infer/session.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { expected, fixture } from './fixtures/tokenizer-texts.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel } from './lib/tiny-model.mjs';
@@ -306,6 +307,38 @@ test('an answer of JSON takes a step for each token but the first, and leaves it
     assert.deepEqual([parts.at(-1)?.finishReason, steps], [reason, parts.length - 1]);
     assert.ok(engine.rows.every(({ sequence }) => sequence === undefined));
     assert.equal(session.sampler.constrained.size, 0);
+  }
+  await engine.dispose();
+});
+
+test('what an answer may have is gone with it, and is the same where a step is taken back', async () => {
+  const engine = await Engine.open(TINY, { slots: 3 });
+  const { session } = engine;
+  const two = new LanguageModel(engine);
+  const answer = async (/** @type {object} */ options) =>
+    (await all(two.generate('the sea', { ...OPTIONS, maxTokens: 30, ...options }))).map(({ token }) => token);
+  const asked = [{ seed: 1 }, { seed: 2, json: true }, { seed: 3, json: SCHEMA, topLogprobs: 2 }];
+  const alone = [];
+  for (const options of asked) alone.push(await answer(options));
+
+  // Left in its middle, at each of some places: the slot then has every token again.
+  for (let count = 1; count < 5; count++) {
+    const parts = two.generate('the sea', { ...OPTIONS, seed: 2, json: true });
+    for (let i = 0; i < count; i++) await parts.next();
+    await parts.return();
+    assert.deepEqual(await Promise.all([1, 1, 1].map((seed) => answer({ seed }))), [alone[0], alone[0], alone[0]]);
+  }
+
+  const step = session.step.bind(session);
+  for (const failing of [1, 2, 7]) {
+    let steps = 0;
+    session.step = async (rows, keys) => {
+      const sampled = await step(rows, keys);
+      if (++steps === failing) throw new StepError('made here');
+      return sampled;
+    };
+    assert.deepEqual(await Promise.all(asked.map(answer)), alone, `step ${failing}`);
+    assert.ok(steps >= failing);
   }
   await engine.dispose();
 });
