@@ -8,9 +8,10 @@ import OpenAI from 'openai';
 
 import { loadTokenizer, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
+import { CallFinder } from '../src/serve/tools.mjs';
 import { trainTokenizer } from '../src/tokenizer/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
-import { CHATML, all, scriptedEngine } from './lib/tiny-model.mjs';
+import { CHATML, all, scriptedEngine, textOf } from './lib/tiny-model.mjs';
 
 /** Turns as CHATML, with the tools and calls as JSON, and what a family's template has in its text. @param {string} hint */
 const templateOf = (hint) => `{%- if tools -%}{{- 'TOOLS ' + tools | tojson + ' ${hint}\n' -}}{%- endif -%}
@@ -218,6 +219,37 @@ test('a call behind what may be the beginning of a stop text, or is half a chara
     calls: [oslo],
     reason: 'tool_calls',
   });
+});
+
+test('what is found does not depend on where tokens end, and a text without calls is kept', () => {
+  let state = 7;
+  const random = (/** @type {number} */ below) => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) >>> 8) % below;
+  let withCalls = 0;
+  for (const [begin, end] of [
+    ['[TOOL_CALLS]', '[TOOL_CALLS]'],
+    ['<tool_call>', '</tool_call>'],
+    ['<|python_tag|>', undefined],
+  ]) {
+    const form = { begin: /** @type {string} */ (begin), end, bare: end === undefined, marks: [] };
+    const bits = [form.begin, end ?? 'x', OSLO, `[${OSLO}]`, ' ', '\n', 'x', '{', '}', form.begin.slice(0, 4), 'f[ARGS]{}', '"'];
+    const found = (/** @type {string[]} */ pieces) => {
+      const finder = new CallFinder(form, true);
+      const parts = [...pieces, ''].map((text, i) =>
+        finder.push({ text, token: 5, logprob: 0, finishReason: i === pieces.length ? 'stop' : null }),
+      );
+      return { text: textOf(parts), calls: parts.flatMap(({ calls }) => calls.map((call) => call.function)) };
+    };
+    for (let i = 0; i < 1500; i++) {
+      const text = Array.from({ length: 1 + random(9) }, () => bits[random(bits.length)]).join('');
+      const whole = found([text]);
+      assert.deepEqual(found([...text]), whole, text);
+      const cut = random(text.length);
+      assert.deepEqual(found([text.slice(0, cut), text.slice(cut)]), whole, text);
+      if (whole.calls.length === 0) assert.equal(whole.text, text);
+      else withCalls++;
+    }
+  }
+  assert.ok(withCalls > 100, String(withCalls));
 });
 
 test('parallel_tool_calls: false keeps the first call', async (t) => {

@@ -169,12 +169,12 @@ export class CallFinder {
     return next.rest;
   }
 
-  /** White space is printed with the text after it: calls have some around them. @param {string} text @param {Part} own */
+  /** White space is printed with the text after it, and behind a call not at all: calls have some around them. @param {string} text @param {Part} own */
   #print(text, own) {
     if (this.#lead === undefined) own.text += text;
     else if (text.trim() === '') this.#lead += text;
     else {
-      own.text += (this.#count > 0 ? '' : this.#lead) + text;
+      own.text += this.#count > 0 ? text.trimStart() : this.#lead + text;
       this.#lead = undefined;
     }
   }
