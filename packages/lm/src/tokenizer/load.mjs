@@ -256,7 +256,8 @@ function libraryCodec(json, file, config, tokens) {
   );
   /** @param {ArrayLike<number>} ids @param {{ skipSpecial?: boolean, except?: readonly number[] }} [options] */
   const decode = (ids, { skipSpecial = false, except = [] } = {}) => {
-    const kept = except.length > 0 ? Array.from(ids).filter((id) => !special.has(id) || except.includes(id)) : Array.from(ids);
+    const kept = skipSpecial ? Array.from(ids).filter((id) => !special.has(id) || except.includes(id)) : Array.from(ids);
+    // The library takes a space of some decoders away where it leaves special tokens out.
     const skip = skipSpecial && except.length === 0;
     return kept.length === 0 ? '' : library.decode(kept, { skip_special_tokens: skip, clean_up_tokenization_spaces: false });
   };
