@@ -165,7 +165,7 @@ test("options: the model's own, what is given, and errors that name them", async
     [{ seed: '7' }, /^seed must be an integer from 0 to 4294967295, got "7"$/],
     [{ stop: ['a', ''] }, /^stop must be a text or a list of texts, none of them empty, got a list of 2$/],
     [{ signal: {} }, /^signal must be an AbortSignal, got an object$/],
-    [{ special: 1 }, /^special must be true or false, got 1$/],
+    [{ special: 1 }, /^special must be true, false or a list of ids, got 1$/],
   ])) {
     assert.throws(() => model.generate('x', options), { name: 'RangeError', message });
     assert.throws(() => model.generateBatch(['x'], options), { name: 'RangeError', message });

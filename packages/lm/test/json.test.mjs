@@ -4,16 +4,18 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { queryObjects } from 'node:v8';
 import OpenAI from 'openai';
 
 import { loadModel, loadTokenizer, serveModel } from '../src/index.mjs';
 import { Constraints } from '../src/infer/constraint.mjs';
-import { ANY_OBJECT, DONE, shapeOf, startOf } from '../src/infer/grammar.mjs';
+import { Engine } from '../src/infer/engine.mjs';
+import { ANY_OBJECT, DONE, State, shapeOf, startOf } from '../src/infer/grammar.mjs';
+import { LanguageModel } from '../src/infer/model.mjs';
+import { StepError } from '../src/infer/session.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { expected, fixture } from './fixtures/tokenizer-texts.mjs';
-import { CHATML, all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
-
-/** @typedef {import('../src/infer/grammar.mjs').State} State */
+import { CHATML, all, scriptedEngine, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 
 /** Pseudorandom integers. @param {number} state */
 const randomOf = (state) => (/** @type {number} */ below) => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % below;
@@ -168,6 +170,23 @@ test('a schema with something else is an error that names it', () => {
   }
 });
 
+test('of thousands of members only those that are written are made', () => {
+  let made = 0;
+  const shape = {
+    ...ANY_OBJECT,
+    get types() {
+      made++;
+      return new Set(['null']);
+    },
+  };
+  const members = Array.from({ length: 3000 }, (_, i) => ({ name: `m${i}`, shape, required: i === 2000 }));
+  const start = startOf({ ...ANY_OBJECT, members });
+  assert.equal(read(start, '{"m5":null,"m1999":null,"m2000":null,"m2999":null}'), 'whole');
+  assert.equal(read(start, '{"m5":null}'), 'wrong');
+  assert.equal(read(start, '{"m2001'), 'wrong');
+  assert.ok(made < 20, String(made));
+});
+
 test('the bytes of tokens are those of the text, for tokenizers of every kind', () => {
   const line = 'Call me Ishmael: {"a": [1, "né 🙂 日本"]}\n  the end';
   for (const name of Object.keys(expected.ids).filter((each) => each !== 'bert' && each !== 'holes')) {
@@ -183,7 +202,8 @@ test('the bytes of tokens are those of the text, for tokenizers of every kind', 
   assert.ok(new Constraints(loadTokenizer(fixture('gpt2'))));
   assert.throws(() => new Constraints(loadTokenizer(fixture('holes'))), /^RangeError: the tokenizer has no token for the byte 35$/);
   const llama = loadTokenizer(fixture('llama3'));
-  assert.equal(llama.bytesOf(/** @type {number} */ (llama.special.eos ?? llama.idOf('<|end_of_text|>'))), undefined);
+  const end = /** @type {number} */ (llama.idOf('<|endoftext|>'));
+  assert.deepEqual([llama.tokenOf(end), llama.bytesOf(end)], ['<|endoftext|>', undefined]);
 });
 
 const base = temporaryFolder();
@@ -220,6 +240,107 @@ test('the tokens that may come are those whose bytes may, after every token of a
     assert.equal(constraint.accept(id), i === ids.length - 1);
   }
   assert.ok(allowedOnce > 1000);
+});
+
+test('tokens that end an answer are no part of one, though they have a text; nor are ids that the model has not', () => {
+  const engine = scriptedEngine(TINY, { answer: () => [] });
+  const id = (/** @type {string} */ text) => engine.tokenizer.encode(text)[0];
+  const [end, other] = [id('the'), id('men')];
+  for (const [changes, given] of /** @type {[object, number[]][]} */ ([
+    [{}, [end, other]],
+    [{ eos: [end] }, [other]],
+    [{ vocabSize: Math.max(end, other) }, [Math.min(end, other)]],
+  ])) {
+    Object.assign(engine.config, { eos: [0], vocabSize: engine.tokenizer.vocabSize }, changes);
+    const constraint = new LanguageModel(engine).checkJson(true);
+    for (const text of '{"') constraint.accept(id(text));
+    const allowed = constraint.allowed();
+    assert.deepEqual(
+      [end, other].filter((token) => (allowed[token >> 5] >>> (token & 31)) & 1),
+      given,
+    );
+  }
+});
+
+test('answers that nest in ever new ways leave no states behind', () => {
+  const random = randomOf(5);
+  const { tokenizer } = model;
+  const constraints = new Constraints(tokenizer);
+  const [list, object] = ['[', '{"a":'].map((text) => [...tokenizer.encode(text)]);
+  const answer = () => {
+    const constraint = constraints.of(true, 'json');
+    for (let i = 0; i < 60; i++) {
+      for (const token of i > 0 && random(7) < 3 ? list : object) {
+        constraint.allowed();
+        constraint.accept(token);
+      }
+    }
+  };
+  const states = () => Number(queryObjects(State, { format: 'count' }));
+  const before = states();
+  answer();
+  const one = states() - before;
+  for (let i = 0; i < 60; i++) answer();
+  const left = states() - before;
+  assert.ok(one > 100 && left < 10 * one, `${one}, ${left}`);
+});
+
+test('an answer of JSON takes a step for each token but the first, and leaves its slot free', async () => {
+  const engine = await Engine.open(TINY, { slots: 2 });
+  const { session } = engine;
+  let steps = 0;
+  const step = session.step.bind(session);
+  session.step = (rows, keys) => {
+    steps++;
+    return step(rows, keys);
+  };
+  const one = new LanguageModel(engine);
+  const schema = { type: 'object', properties: { kind: { enum: ['a', 'b'] } }, required: ['kind'] };
+  for (const [maxTokens, reason] of /** @type {const} */ ([
+    [400, 'stop'],
+    [5, 'length'],
+  ])) {
+    steps = 0;
+    const parts = await all(one.generate('the sea', { ...OPTIONS, maxTokens, seed: 1, json: schema }));
+    // The loop has its last turn.
+    await new Promise((done) => setImmediate(done));
+    assert.deepEqual([parts.at(-1)?.finishReason, steps], [reason, parts.length - 1]);
+    assert.ok(engine.rows.every(({ sequence }) => sequence === undefined));
+    assert.equal(session.sampler.constrained.size, 0);
+  }
+  await engine.dispose();
+});
+
+test('what an answer may have is gone with it, and is the same where a step is taken back', async () => {
+  const engine = await Engine.open(TINY, { slots: 3 });
+  const { session } = engine;
+  const two = new LanguageModel(engine);
+  const answer = async (/** @type {object} */ options) =>
+    (await all(two.generate('the sea', { ...OPTIONS, maxTokens: 30, ...options }))).map(({ token }) => token);
+  const asked = [{ seed: 1 }, { seed: 2, json: true }, { seed: 3, json: SCHEMA, topLogprobs: 2 }];
+  const alone = [];
+  for (const options of asked) alone.push(await answer(options));
+
+  // Left in its middle, at each of some places: the slot then has every token again.
+  for (let count = 1; count < 5; count++) {
+    const parts = two.generate('the sea', { ...OPTIONS, seed: 2, json: true });
+    for (let i = 0; i < count; i++) await parts.next();
+    await parts.return();
+    assert.deepEqual(await Promise.all([1, 1, 1].map((seed) => answer({ seed }))), [alone[0], alone[0], alone[0]]);
+  }
+
+  const step = session.step.bind(session);
+  for (const failing of [1, 2, 7]) {
+    let steps = 0;
+    session.step = async (rows, keys) => {
+      const sampled = await step(rows, keys);
+      if (++steps === failing) throw new StepError('made here');
+      return sampled;
+    };
+    assert.deepEqual(await Promise.all(asked.map(answer)), alone, `step ${failing}`);
+    assert.ok(steps >= failing);
+  }
+  await engine.dispose();
 });
 
 const OPTIONS = { maxTokens: 400, temperature: 1, topK: 0, topP: 1, minP: 0 };
@@ -261,6 +382,13 @@ test('a model of random weights writes JSON that fits, and answers beside it sta
   const wide = { type: 'object', properties: Object.fromEntries(Array.from({ length: 9000 }, (_, i) => [`name ${i}`, {}])) };
   const circle = { type: 'object', properties: /** @type {any} */ ({}) };
   circle.properties.circle = circle;
+  /** @type {any} */
+  let lists = {};
+  for (let i = 0; i < 3000; i++) lists = { items: lists };
+  assert.throws(() => model.generate('a', { json: { type: 'object', properties: { lists } } }), {
+    option: 'json',
+    message: /^json\.properties\.lists\.items\.items\.\S+… is in more than 200 other schemas$/,
+  });
   for (const schema of [{ type: 'object', properties: { deep } }, wide, circle])
     assert.throws(() => model.generate('a', { json: schema }), {
       option: 'json',

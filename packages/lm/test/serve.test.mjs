@@ -14,6 +14,7 @@ import OpenAI from 'openai';
 import { loadModel, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { fixture } from './fixtures/tokenizer-texts.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
@@ -174,9 +175,44 @@ test('top_logprobs: the most likely tokens of each, whole and as a stream; logpr
     parts.flatMap(({ choices }) => choices[0].logprobs?.top_logprobs ?? []),
     rows,
   );
+  // Where each token begins in the answer, of which a chunk has a part.
+  const offsets = tokens.map((_, i) => tokenizer.decode(tokens.slice(0, i)).length);
+  assert.deepEqual(text.choices[0].logprobs?.text_offset, offsets);
+  assert.deepEqual(
+    parts.flatMap(({ choices }) => choices[0].logprobs?.text_offset ?? []),
+    offsets,
+  );
   assert.deepEqual(
     engine.requests.map(({ topLogprobs }) => topLogprobs),
     [2, 2, 0, 2, 2],
+  );
+});
+
+test('the bytes of tokens are those of the answer, within a character and with their spaces; offsets count its characters', async (t) => {
+  for (const [folder, said, text] of /** @type {const} */ ([
+    [WORDS, 'né 🙂 日 x', 'né 🙂 日 x'],
+    [fixture('llama2'), 'the old whale', ' the old whale'],
+  ])) {
+    const { client } = await serving(t, { folder, text: said });
+    const asked = { model: 'words', prompt: 'a', logprobs: 1, max_tokens: 99 };
+    const whole = (await client.completions.create(asked)).choices[0];
+    const parts = await all(await client.completions.create({ ...asked, stream: true }));
+    const { tokens = [], text_offset: offsets = [] } = whole.logprobs ?? {};
+    const known = parts.map(({ choices }) => choices[0].logprobs);
+    assert.deepEqual([known.flatMap((each) => each?.tokens ?? []), known.flatMap((each) => each?.text_offset ?? [])], [tokens, offsets]);
+    assert.equal(whole.text, text);
+    // The last word and the space before it.
+    assert.equal(text.slice(offsets[tokens.length - 1]), tokens.at(-1));
+    if (folder === WORDS) assert.ok(tokens.includes('\ufffd'));
+    else assert.equal(tokens.join(''), text);
+  }
+  const { client, model } = await serving(t, { text: 'né 🙂' });
+  const { choices } = await client.chat.completions.create({ model: 'words', messages: [...MESSAGES], logprobs: true });
+  const content = choices[0].logprobs?.content ?? [];
+  assert.equal(Buffer.from(content.flatMap(({ bytes }) => bytes ?? [])).toString(), 'né 🙂');
+  assert.ok(
+    content.some(({ bytes }) => bytes?.length === 1 && bytes[0] >= 0x80),
+    model.from,
   );
 });
 

@@ -91,6 +91,23 @@ test('a stream that ends within a character ends with U+FFFD, and special tokens
   for (const id of ids.subarray(0, -1)) assert.equal(stream.push(id), '');
   assert.equal(stream.end(), '\ufffd');
   assert.equal(tokenizer.decode(tokenizer.encode('a<|endoftext|>b'), { skipSpecial: true }), 'ab');
+  // Of both codecs: but for those that are asked for.
+  for (const [name, left, kept] of /** @type {const} */ ([
+    ['llama3', '<|begin_of_text|>', '<|endoftext|>'],
+    ['llama2', '<s>', '</s>'],
+  ])) {
+    const own = loadTokenizer(fixture(name));
+    const except = [/** @type {number} */ (own.idOf(kept))];
+    const all = [...own.encode('a', { addSpecial: false }), own.idOf(left), ...except, ...own.encode('b', { addSpecial: false })];
+    for (const [skipSpecial, expected] of /** @type {const} */ ([
+      [true, `a${kept}b`],
+      [false, `a${left}${kept}b`],
+    ])) {
+      const stream = own.decodeStream({ skipSpecial, except });
+      const text = all.map((id) => stream.push(/** @type {number} */ (id))).join('') + stream.end();
+      assert.equal(text.replaceAll(' ', ''), expected, name);
+    }
+  }
 });
 
 test('lone surrogates and bytes that are not UTF-8 count as U+FFFD; bytes and strings have the same ids', () => {

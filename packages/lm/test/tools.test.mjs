@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import OpenAI from 'openai';
 
-import { serveModel } from '../src/index.mjs';
+import { loadTokenizer, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
+import { CallFinder } from '../src/serve/tools.mjs';
 import { trainTokenizer } from '../src/tokenizer/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
-import { CHATML, all, scriptedEngine } from './lib/tiny-model.mjs';
+import { CHATML, all, scriptedEngine, textOf } from './lib/tiny-model.mjs';
 
 /** Turns as CHATML, with the tools and calls as JSON, and what a family's template has in its text. @param {string} hint */
 const templateOf = (hint) => `{%- if tools -%}{{- 'TOOLS ' + tools | tojson + ' ${hint}\n' -}}{%- endif -%}
@@ -106,6 +107,21 @@ for (const [
   ['a call of no arguments', 'hermes', '<tool_call>{"name": "now", "arguments": {}}</tool_call>', '', [['now', '{}']]],
   ['no JSON', 'hermes', ' <tool_call>weather(Oslo)</tool_call> it is', ' <tool_call>weather(Oslo)</tool_call> it is', []],
   ['other JSON', 'hermes', '<tool_call>{"name": 5}</tool_call>', '<tool_call>{"name": 5}</tool_call>', []],
+  [
+    'a call behind words of the mark',
+    'hermes',
+    `I use <tool_call></tool_call>, or <tool_call>.\n<tool_call>${BERGEN}</tool_call>\n<tool_call>${OSLO}</tool_call>`,
+    'I use <tool_call></tool_call>, or <tool_call>.\n',
+    [bergen, oslo],
+  ],
+  [
+    'a call that does not end, behind one that is none',
+    'hermes',
+    `<tool_call>no</tool_call><tool_call>${OSLO}`,
+    '<tool_call>no</tool_call>',
+    [oslo],
+  ],
+  ['a call behind one that is none', 'mistral', `[TOOL_CALLS]no[TOOL_CALLS][${OSLO}]`, '[TOOL_CALLS]no', [oslo]],
   ['no call', 'hermes', '\n a < b and <tool', '\n a < b and <tool', []],
   ['a call', 'llama', '{"name": "weather", "parameters": {"city": "Oslo"}}', '', [oslo]],
   ['a call behind its mark', 'llama', '\n<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}', '', [oslo]],
@@ -177,6 +193,63 @@ test('earlier calls and their results reach the template as objects; tool_choice
     several.choices.map((choice) => [choice.finish_reason, choice.message.tool_calls?.length, choice.logprobs?.content?.length]),
     [1, 2].map(() => ['tool_calls', 1, count]),
   );
+});
+
+test('a call behind what may be the beginning of a stop text, or is half a character', async (t) => {
+  for (const [mark, template, json] of /** @type {const} */ ([
+    ['[TOOL_CALLS]', TEMPLATES.mistral, `[${OSLO}]`],
+    ['<tool_call>', TEMPLATES.hermes, `${OSLO}</tool_call>`],
+  ])) {
+    const { client, engine } = await answering(t, template, `ST${mark}${json}`);
+    const asked = { model: 'words', messages: MESSAGES, tools: TOOLS, stop: ['STOP'] };
+    const expected = { content: 'ST', calls: [oslo], reason: 'tool_calls' };
+    assert.deepEqual(await joined(await client.chat.completions.create({ ...asked, stream: true })), expected, mark);
+    const { choices } = await client.chat.completions.create(asked);
+    assert.deepEqual([choices[0].message.content, choices[0].message.tool_calls?.length], ['ST', 1]);
+    // Cut at the mark: the text before it is still there.
+    const before = engine.tokenizer.encode('ST').length;
+    const cut = await client.chat.completions.create({ ...asked, max_tokens: before + engine.tokenizer.encode(mark).length });
+    assert.deepEqual([cut.choices[0].message.content, cut.choices[0].finish_reason], [`ST${mark}`, 'length']);
+  }
+  const { client, engine } = await answering(t, TEMPLATES.mistral, 'é');
+  const [first] = engine.tokenizer.encode('é');
+  engine.tokenizer.encode = () => Uint32Array.of(first, ...loadTokenizer(engine.from).encode(`[TOOL_CALLS][${OSLO}]`));
+  assert.deepEqual(await joined(await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS, stream: true })), {
+    content: '\ufffd',
+    calls: [oslo],
+    reason: 'tool_calls',
+  });
+});
+
+test('what is found does not depend on where tokens end, and a text without calls is kept', () => {
+  let state = 7;
+  const random = (/** @type {number} */ below) => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) >>> 8) % below;
+  let withCalls = 0;
+  for (const [begin, end] of [
+    ['[TOOL_CALLS]', '[TOOL_CALLS]'],
+    ['<tool_call>', '</tool_call>'],
+    ['<|python_tag|>', undefined],
+  ]) {
+    const form = { begin: /** @type {string} */ (begin), end, bare: end === undefined, marks: [] };
+    const bits = [form.begin, end ?? 'x', OSLO, `[${OSLO}]`, ' ', '\n', 'x', '{', '}', form.begin.slice(0, 4), 'f[ARGS]{}', '"'];
+    const found = (/** @type {string[]} */ pieces) => {
+      const finder = new CallFinder(form, true);
+      const parts = [...pieces, ''].map((text, i) =>
+        finder.push({ text, token: 5, logprob: 0, finishReason: i === pieces.length ? 'stop' : null }),
+      );
+      return { text: textOf(parts), calls: parts.flatMap(({ calls }) => calls.map((call) => call.function)) };
+    };
+    for (let i = 0; i < 1500; i++) {
+      const text = Array.from({ length: 1 + random(9) }, () => bits[random(bits.length)]).join('');
+      const whole = found([text]);
+      assert.deepEqual(found([...text]), whole, text);
+      const cut = random(text.length);
+      assert.deepEqual(found([text.slice(0, cut), text.slice(cut)]), whole, text);
+      if (whole.calls.length === 0) assert.equal(whole.text, text);
+      else withCalls++;
+    }
+  }
+  assert.ok(withCalls > 100, String(withCalls));
 });
 
 test('parallel_tool_calls: false keeps the first call', async (t) => {

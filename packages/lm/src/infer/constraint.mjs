@@ -12,15 +12,19 @@ const MAX_SCHEMA = 65_536;
 
 /** The tokens of a model by their bytes, and what may follow where. */
 export class Constraints {
-  /** By the text of the schema. @type {Map<string, { start: State, sets: Map<State, Uint32Array> }>} */
+  /** By the text of the schema. `sets`: the tokens that may come, by state. @type {Map<string, { start: State, sets: Map<State, Uint32Array> }>} */
   #known = new Map();
   #tokenizer;
   #tokens;
 
-  /** @param {Tokenizer} tokenizer @throws {RangeError} for one that cannot write every text */
-  constructor(tokenizer) {
+  /**
+   * @param {Tokenizer} tokenizer
+   * @param {(id: number) => boolean} [isText] whether a token may be in a text; ids that end an answer may not, though some tokenizers print them
+   * @throws {RangeError} for a tokenizer that cannot write every text
+   */
+  constructor(tokenizer, isText = () => true) {
     this.#tokenizer = tokenizer;
-    this.#tokens = sortedTokens(tokenizer);
+    this.#tokens = sortedTokens(tokenizer, isText);
     // Otherwise an answer may come where no token goes on.
     const single = new Set(this.#tokens.flatMap(({ bytes }) => (bytes.length === 1 ? [bytes[0]] : [])));
     for (let byte = 0x20; byte <= 0xf4; byte++)
@@ -45,9 +49,15 @@ export class Constraints {
     let { start: state, sets } = known;
     return {
       allowed: () => {
-        const found = sets.get(state) ?? this.#allowed(state);
-        if (sets.size >= MAX_SETS) sets.clear();
-        sets.set(state, found);
+        let found = sets.get(state);
+        if (!found) {
+          if (sets.size >= MAX_SETS) {
+            // A state has all that was seen to follow it, and answers nest in ever new ways: the next one begins with new states.
+            sets.clear();
+            if (this.#known.get(key)?.sets === sets) this.#known.delete(key);
+          }
+          sets.set(state, (found = this.#allowed(state)));
+        }
         return found;
       },
       accept: (token) => {
@@ -101,11 +111,14 @@ function rootOf(schema, at) {
   return shape;
 }
 
-/** Tokens that stand for bytes, in their order; `common`: how many bytes the one before has in common. @param {Tokenizer} tokenizer */
-function sortedTokens(tokenizer) {
+/**
+ * Tokens that stand for bytes, in their order; `common`: how many bytes the one before has in common.
+ * @param {Tokenizer} tokenizer @param {(id: number) => boolean} isText
+ */
+function sortedTokens(tokenizer, isText) {
   const tokens = [];
   for (let id = 0; id < tokenizer.vocabSize; id++) {
-    const bytes = tokenizer.bytesOf(id);
+    const bytes = isText(id) ? tokenizer.bytesOf(id) : undefined;
     if (bytes && bytes.length > 0) tokens.push({ id, bytes, common: 0 });
   }
   tokens.sort((a, b) => Buffer.compare(a.bytes, b.bytes));

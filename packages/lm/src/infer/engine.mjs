@@ -291,12 +291,11 @@ export class Engine {
       this.#admit();
       const prompt = this.rows.find(({ sequence, generating }) => sequence && !generating);
       if (prompt) launch(this.#prefill(prompt));
-      // What such a sequence may continue with follows from its last token, so nothing is launched ahead of that.
+      // What such a sequence may continue with follows from its last token, so its next step is launched once that is read.
       const constrained = this.rows.some(({ sequence, generating }) => generating && sequence?.request.constraint);
-      while (constrained && launched.length > 0) await this.#receive(/** @type {Launch} */ (launched.shift()), launched);
-      const step = this.#step();
+      const step = constrained && launched.length > 0 ? undefined : this.#step();
       launch(step);
-      const next = launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
+      const next = constrained || launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
       if (next) await this.#receive(next, launched);
       // Lets consumers and signals have their turn between chunks of a long prompt.
       else if (prompt) await new Promise((done) => setImmediate(done));
@@ -411,8 +410,8 @@ export class Engine {
     );
     if (wanted.length === 0) return undefined;
     for (const { index, sequence } of active) {
-      const { ended, request } = /** @type {Sequence} */ (sequence);
-      if (request.constraint && !ended) this.session.sampler.constrain(index, request.constraint.allowed());
+      const { constraint } = /** @type {Sequence} */ (sequence).request;
+      if (constraint) this.session.sampler.constrain(index, constraint.allowed());
     }
     const last = active[active.length - 1].index;
     const rows = Math.min(this.slots, 2 ** Math.ceil(Math.log2(last + 1)));

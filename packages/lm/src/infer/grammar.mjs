@@ -20,6 +20,8 @@ const NOTES = ['title', 'description', 'default', 'examples', '$schema', '$id', 
 const KEYWORDS = ['type', 'enum', 'const', 'properties', 'required', 'additionalProperties', 'items', ...NOTES];
 /** White space at one place: without an end a model may write nothing else. */
 const MAX_SPACES = 32;
+/** Schemas one in the other: every level is a call. */
+const MAX_LEVELS = 200;
 
 /** Any value. @type {Shape} */
 const ANY = { types: new Set(TYPES), items: /** @type {any} */ (undefined) };
@@ -42,12 +44,13 @@ const typesOf = (value) => {
 
 /**
  * The shape that a JSON schema describes.
- * @param {unknown} schema @param {string} at what it is called in messages
+ * @param {unknown} schema @param {string} at what it is called in messages @param {number} [level] how many others it is in
  * @returns {Shape}
  * @throws {RangeError} that names a keyword that is not supported, or wrong, and where it is
  */
-export function shapeOf(schema, at) {
+export function shapeOf(schema, at, level = 0) {
   if (schema === true) return ANY;
+  if (level > MAX_LEVELS) throw new RangeError(`${at.slice(0, 100)}… is in more than ${MAX_LEVELS} other schemas`);
   if (!isObject(schema)) throw new RangeError(`${at} must be a JSON schema, got ${shown(schema)}`);
   const unknown = Object.keys(schema).find((key) => !KEYWORDS.includes(key));
   if (unknown !== undefined) throw new RangeError(`${at}.${unknown} is not supported; there are ${KEYWORDS.slice(0, 7).join(', ')}`);
@@ -69,11 +72,11 @@ export function shapeOf(schema, at) {
   if (missing !== undefined) throw new RangeError(`${at}.required must be a list of names of properties, got ${shown(missing)}`);
   const member = (/** @type {[string, unknown]} */ [name, own]) => ({
     name,
-    shape: shapeOf(own, `${at}.properties.${name}`),
+    shape: shapeOf(own, `${at}.properties.${name}`, level + 1),
     required: wanted.has(name),
   });
   const members = properties !== undefined || additionalProperties === false ? named.map(member) : undefined;
-  const shape = { types, members, items: shapeOf(items, `${at}.items`) };
+  const shape = { types, members, items: shapeOf(items, `${at}.items`, level + 1) };
   if (!('enum' in schema) && !('const' in schema)) return shape;
   if ('enum' in schema && !Array.isArray(schema.enum)) throw new RangeError(`${at}.enum must be a list, got ${shown(schema.enum)}`);
   const values = 'const' in schema ? [schema.const] : schema.enum;
@@ -205,10 +208,8 @@ function list({ items }, then) {
 
 /** What follows {. @param {Shape} shape @param {State} then @returns {State} */
 function object({ members }, then) {
-  const colon = (/** @type {Shape} */ shape, /** @type {State} */ after) => {
-    const own = value(shape, after);
-    return new State((byte) => (byte === COLON ? own : null));
-  };
+  const colon = (/** @type {Shape} */ shape, /** @type {State} */ after) =>
+    new State((byte) => (byte === COLON ? value(shape, after) : null));
   if (!members) {
     /** @type {State} */
     const after = spaced((byte) => (byte === COMMA ? name : byte === CLOSE ? then : null));
@@ -216,9 +217,10 @@ function object({ members }, then) {
     const name = spaced((byte) => (byte === QUOTE ? inside : null));
     return spaced((byte) => (byte === CLOSE ? then : name.next(byte)));
   }
+  const lastRequired = members.findLastIndex(({ required }) => required);
+  const mayClose = (/** @type {number} */ i) => i > lastRequired;
   /** Made where they are needed: there may be thousands of members, most of them left out. @type {{ names: State[], afters: State[] }} */
   const { names, afters } = { names: [], afters: [] };
-  const mayClose = (/** @type {number} */ i) => !members.slice(i).some(({ required }) => required);
   /** After the members before the i-th. @param {number} i */
   const after = (i) =>
     (afters[i] ??= spaced((byte) => (byte === COMMA && i < members.length ? name(i) : byte === CLOSE && mayClose(i) ? then : null)));
@@ -226,9 +228,9 @@ function object({ members }, then) {
   const name = (i) => {
     if (names[i]) return names[i];
     const required = members.findIndex((each, k) => k >= i && each.required);
-    const possible = members.slice(i, required < 0 ? members.length : required + 1);
-    const choice = oneOf(possible.map(({ name, shape }, k) => ({ text: textOf(name), after: colon(shape, after(i + k + 1)) })));
+    const choice = oneOf(choices.slice(i, required < 0 ? members.length : required + 1));
     return (names[i] = spaced((byte) => choice.next(byte)));
   };
+  const choices = members.map(({ name, shape }, i) => ({ text: textOf(name), after: colon(shape, after(i + 1)) }));
   return spaced((byte) => (byte === CLOSE ? (mayClose(0) ? then : null) : members.length > 0 ? name(0).next(byte) : null));
 }

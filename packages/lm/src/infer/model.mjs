@@ -187,7 +187,7 @@ export class LanguageModel {
    */
   checkJson(json, at = 'json') {
     try {
-      this.#constraints ??= new Constraints(this.tokenizer);
+      this.#constraints ??= new Constraints(this.tokenizer, (id) => id < this.config.vocabSize && !this.#stopIds.includes(id));
       return this.#constraints.of(json, at);
     } catch (error) {
       throw wrong('json', /** @type {Error} */ (error).message);
@@ -218,7 +218,8 @@ export class LanguageModel {
   async *#run(prompt, { special = false, ignoreEos = false, shift = false, ...options }, before, constraint) {
     const { maxTokens, stop, adapter, signal, topLogprobs } = options;
     let { sampling } = options;
-    const decoder = this.tokenizer.decodeStream({ skipSpecial: !special });
+    const all = special === true;
+    const decoder = this.tokenizer.decodeStream({ skipSpecial: !all, except: Array.isArray(special) ? special : [] });
     for (const id of Array.from(before)) decoder.push(id);
     const stops = new StopFinder(stop);
     const stopIds = ignoreEos ? [] : this.#stopIds;
@@ -230,7 +231,7 @@ export class LanguageModel {
         if (token >= 0) left--;
         const finishReason = reason === 'context' && shift && left > 0 ? null : reason;
         const ends = finishReason === 'stop' && stopIds.includes(token);
-        let text = token < 0 || (ends && !special) ? '' : decoder.push(token);
+        let text = token < 0 || (ends && !all) ? '' : decoder.push(token);
         if (finishReason) text += decoder.end();
         const next = stops.push(text);
         if (next.found) {

@@ -27,7 +27,7 @@ import { DEFAULT_SAMPLING, MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
  * @property {number} [topLogprobs] the most likely tokens to list with each token, up to 20; 0 when left out
  * @property {string | readonly string[]} [stop] texts that end the answer; they are no part of it
  * @property {boolean} [ignoreEos] go on after the tokens that end a text
- * @property {boolean} [special] print special tokens too
+ * @property {boolean | readonly number[]} [special] print special tokens too: all, or those with these ids
  * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
  * @property {boolean | object} [json] an answer of JSON and nothing else: true, an object; or a JSON schema of one. Keywords that it may have: type,
  *   enum, const, properties, required, additionalProperties: false, items. Such an answer is slower, and so are those beside it
@@ -56,7 +56,7 @@ export const NUMBERS = /** @type {const} */ ({
 const OTHERS = {
   stop: (value) => [value].flat().every((text) => typeof text === 'string' && text !== ''),
   ignoreEos: (value) => typeof value === 'boolean',
-  special: (value) => typeof value === 'boolean',
+  special: (value) => typeof value === 'boolean' || (Array.isArray(value) && value.every((id) => Number.isInteger(id))),
   shift: (value) => typeof value === 'boolean',
   json: (value) => typeof value === 'boolean' || (typeof value === 'object' && value !== null),
   variables: (value) => typeof value === 'object' && value !== null,
@@ -66,6 +66,7 @@ const OTHERS = {
 /** @type {Record<string, string>} */
 const EXPECTED = {
   stop: 'a text or a list of texts, none of them empty',
+  special: 'true, false or a list of ids',
   json: 'true, false or a JSON schema',
   variables: 'an object',
   adapter: 'the name of an adapter',

@@ -11,7 +11,7 @@ import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs
 /** @typedef {import('./requests.mjs').Input} Input */
 /** @typedef {import('./tools.mjs').ToolCall} ToolCall */
 /** A part of an answer, and the calls that it completes. @typedef {Part & { calls?: ToolCall[] }} Found */
-/** @typedef {{ token: string, logprob: number, bytes: number[] | null }} Logprob */
+/** `bytes`: what is in several tokens of one character is no text alone. @typedef {{ token: string, logprob: number, bytes: number[] }} Logprob */
 /** @typedef {Logprob & { top_logprobs: Logprob[] }} TokenLogprob */
 /** @typedef {{ prompt: number, completion: number }} Counts of tokens */
 
@@ -29,6 +29,16 @@ import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs
  */
 
 const EXPIRED = new ApiError(400, 'the connection was closed');
+
+/** How many of a text's UTF-16 units begin with these bytes of it: those of a character in several tokens with the first. @param {number[]} bytes */
+const unitsOf = (bytes) => bytes.reduce((sum, byte) => sum + (byte >= 0xf0 ? 2 : (byte & 0xc0) === 0x80 ? 0 : 1), 0);
+
+/** Where tokens of a text begin in it, and where they end. @param {TokenLogprob[]} tokens @param {number} first where the first one begins */
+function offsetsOf(tokens, first) {
+  const offsets = [first];
+  for (const [i, { bytes }] of tokens.entries()) offsets.push(offsets[i] + unitsOf(bytes));
+  return offsets;
+}
 
 /** How the two kinds of completions differ in form. */
 const FORMS = {
@@ -57,14 +67,14 @@ const FORMS = {
     choice: (/** @type {string} */ text) => ({ text }),
     delta: (/** @type {string} */ text) => ({ text }),
     first: undefined,
-    logprobs: (/** @type {TokenLogprob[]} */ tokens) => ({
+    logprobs: (/** @type {TokenLogprob[]} */ tokens, /** @type {number} */ offset) => ({
       tokens: tokens.map(({ token }) => token),
       token_logprobs: tokens.map(({ logprob }) => logprob),
       // OpenAI's has the chosen token too. Where several tokens have one text, the most likely one counts.
       top_logprobs: tokens.some(({ top_logprobs: top }) => top.length > 0)
         ? tokens.map((own) => Object.fromEntries([own, ...own.top_logprobs.toReversed()].map(({ token, logprob }) => [token, logprob])))
         : null,
-      text_offset: tokens.map((_, i) => tokens.slice(0, i).reduce((sum, { token }) => sum + token.length, 0)),
+      text_offset: offsetsOf(tokens, offset).slice(0, -1),
     }),
   },
 };
@@ -114,6 +124,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
       /** Calls of each choice that has begun. @type {Map<number, number>} */
       const begun = new Map();
+      /** Where the next token of each choice begins. */
+      const offsets = each.map(() => 0);
       push = (index, part) => {
         begin(response);
         const choice = { index, logprobs: null, finish_reason: null };
@@ -122,7 +134,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
         begun.set(index, count + calls.length);
         const tokens = logprobs ? logprobsOf(model, [part]) : [];
-        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens) } : {};
+        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, offsets[index]) } : {};
+        offsets[index] = offsetsOf(tokens, offsets[index])[tokens.length];
         const reason = reasonOf(part, finders[index]);
         // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
         if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
@@ -142,7 +155,7 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
             own.map(({ text }) => text).join(''),
             own.flatMap(({ calls = [] }) => calls),
           ),
-          logprobs: logprobs ? form.logprobs(logprobsOf(model, own)) : null,
+          logprobs: logprobs ? form.logprobs(logprobsOf(model, own), 0) : null,
           finish_reason: reasonOf(/** @type {Part} */ (own.at(-1)), finders[index]),
         }));
         sendJson(response, 200, { ...head, object: form.object, choices, usage: usageOf(counts) });
@@ -191,9 +204,11 @@ const usageOf = ({ prompt, completion }) => ({
 /** The logprobs of tokens; that which ended the text is no part of it. @param {LanguageModel} model @param {Part[]} parts @returns {TokenLogprob[]} */
 function logprobsOf(model, parts) {
   const own = parts.filter(({ token, finishReason }) => token >= 0 && !(finishReason === 'stop' && model.stopIds.includes(token)));
+  const { tokenizer } = model;
   const shown = (/** @type {{ token: number, logprob: number }} */ { token: id, logprob }) => {
-    const token = model.tokenizer.decode([id]);
-    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)] };
+    // Decoded alone, a token may lack its space, and half a character its bytes.
+    const bytes = tokenizer.bytesOf(id) ?? Buffer.from(tokenizer.decode([id]));
+    return { token: Buffer.from(bytes).toString(), logprob, bytes: [...bytes] };
   };
   return own.map((part) => ({ ...shown(part), top_logprobs: (part.topLogprobs ?? []).map(shown) }));
 }

@@ -114,6 +114,8 @@ export function chatRequest(body, model, places) {
   const messages = messagesOf(body.messages);
   if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
   const tools = toolsOf(body, model);
+  // As text, they come behind the text before them, of which a stop text may hold some back.
+  if (tools) common.options.special = tools.marks;
   common.options.json = jsonOf(body, model);
   if (tools && common.options.json)
     throw wrong('response_format', 'response_format must be text with tools, whose calls are in the same text');

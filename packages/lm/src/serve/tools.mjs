@@ -13,7 +13,7 @@ import { flag, isObject, read, wrong } from './fields.mjs';
 
 /**
  * How a family of models writes calls: the text before one, the text after it, and whether an answer that begins with `{` is one. `marks`: which of
- * these texts may be special tokens, that are not printed.
+ * these texts may be special tokens, which are printed then.
  * @typedef {{ begin: string, end: string | undefined, bare: boolean, marks: readonly string[] }} CallForm
  */
 
@@ -32,9 +32,9 @@ const FORMS = [
 ];
 
 /**
- * The tools of a chat, for its template, and what finds calls in an answer; undefined where the answer may have no calls.
+ * The tools of a chat, for its template, the special tokens that mark calls, and what finds these in an answer; undefined where it may have none.
  * @param {Body} body @param {LanguageModel} model that has a template
- * @returns {{ list: Body[], finder: () => CallFinder } | undefined}
+ * @returns {{ list: Body[], marks: number[], finder: () => CallFinder } | undefined}
  */
 export function toolsOf(body, model) {
   const tools = read(body, 'tools', Array.isArray, 'a list of tools') ?? [];
@@ -49,9 +49,8 @@ export function toolsOf(body, model) {
   if (!/\btools\b/.test(template)) throw wrong('tools', "the model's chat template has no tools", 'no_tools');
   const form = FORMS.find(({ has, lacks }) => has.test(template) && !lacks?.test(template))?.form;
   if (!form) throw wrong('tools', "the model's chat template has calls in a form that is not known", 'no_tools');
-  const ids = form.marks.map((mark) => /** @type {const} */ ([model.tokenizer.idOf(mark) ?? -1, mark]));
-  const marks = new Map(ids.filter(([id]) => id >= 0 && model.isSpecial(id)));
-  return { list: tools, finder: () => new CallFinder(form, { marks, several }) };
+  const marks = form.marks.flatMap((mark) => model.tokenizer.idOf(mark) ?? []);
+  return { list: tools, marks, finder: () => new CallFinder(form, several) };
 }
 
 /** @param {unknown} tool @param {string} at */
@@ -117,7 +116,6 @@ function callsOf(text) {
 /** Finds the calls in an answer that comes part by part. What is no call after all is text. */
 export class CallFinder {
   #form;
-  #marks;
   #several;
   #stops;
   /** What has come of a call, and the mark before it. @type {{ mark: string, text: string } | undefined} */
@@ -126,10 +124,9 @@ export class CallFinder {
   #lead = '';
   #count = 0;
 
-  /** @param {CallForm} form @param {{ marks: Map<number, string>, several: boolean }} options `marks`: those that are not printed, by id */
-  constructor(form, { marks, several }) {
+  /** @param {CallForm} form @param {boolean} several whether the answer may have more than one call */
+  constructor(form, several) {
     this.#form = form;
-    this.#marks = marks;
     this.#several = several;
     this.#stops = new StopFinder([form.begin]);
   }
@@ -146,7 +143,7 @@ export class CallFinder {
    */
   push(part) {
     const own = { ...part, text: '', calls: /** @type {ToolCall[]} */ ([]) };
-    this.#take(this.#marks.get(part.token) ?? part.text, own);
+    this.#take(part.text, own);
     if (part.finishReason !== null) this.#end(own);
     return own;
   }
@@ -172,12 +169,12 @@ export class CallFinder {
     return next.rest;
   }
 
-  /** White space is printed with the text after it: calls have some around them. @param {string} text @param {Part} own */
+  /** White space is printed with the text after it, and behind a call not at all: calls have some around them. @param {string} text @param {Part} own */
   #print(text, own) {
     if (this.#lead === undefined) own.text += text;
     else if (text.trim() === '') this.#lead += text;
     else {
-      own.text += (this.#count > 0 ? '' : this.#lead) + text;
+      own.text += this.#count > 0 ? text.trimStart() : this.#lead + text;
       this.#lead = undefined;
     }
   }
@@ -185,20 +182,29 @@ export class CallFinder {
   /** @param {{ mark: string, text: string }} call @param {string} text @param {Part & { calls: ToolCall[] }} own @returns {string} what follows the call */
   #continue(call, text, own) {
     const { begin, end } = this.#form;
+    const seen = call.text.length;
     call.text += text;
+    if (end === undefined) return '';
     // An argument may have the mark in it: then what is before it is no call.
-    for (let at = end ? call.text.indexOf(end) : -1; end && at >= 0; at = call.text.indexOf(end, at + 1)) {
-      if (!this.#keep(call.text.slice(0, at), own)) continue;
+    for (let at = call.text.indexOf(end, seen - end.length + 1); at >= 0; at = call.text.indexOf(end, at + 1)) {
+      if (!this.#keep({ ...call, text: call.text.slice(0, at) }, own)) continue;
       this.#call = undefined;
       return call.text.slice(end === begin ? at : at + end.length);
     }
     return '';
   }
 
-  /** Adds the calls of a text to the answer, if it has any. @param {string} text @param {Part & { calls: ToolCall[] }} own */
-  #keep(text, own) {
-    const calls = callsOf(text);
+  /**
+   * Adds calls to the answer: what follows a mark, or else what follows the last mark in that, as an answer may speak of the mark first.
+   * @param {{ mark: string, text: string }} call @param {Part & { calls: ToolCall[] }} own @returns {boolean} whether there are any
+   */
+  #keep({ mark, text }, own) {
+    const { begin } = this.#form;
+    let calls = callsOf(text);
+    const last = calls ? -1 : text.lastIndexOf(begin);
+    if (last >= 0) calls = callsOf(text.slice(last + begin.length));
     if (!calls) return false;
+    if (last >= 0) this.#print(mark + text.slice(0, last), own);
     own.calls.push(...(this.#several ? calls : calls.slice(0, this.#count > 0 ? 0 : 1)));
     this.#count += calls.length;
     this.#lead = '';
@@ -207,10 +213,10 @@ export class CallFinder {
 
   /** @param {Part & { calls: ToolCall[] }} own */
   #end(own) {
-    const rest = this.#call ? { ...this.#call } : undefined;
+    const rest = this.#call;
     this.#call = undefined;
     if (!rest) this.#print(this.#stops.end(), own);
-    else if (!this.#keep(rest.text, own)) this.#print(rest.mark + rest.text, own);
+    else if (!this.#keep(rest, own)) this.#print(rest.mark + rest.text, own);
     // An answer of white space alone.
     if (this.#lead && this.#count === 0) own.text += this.#lead;
   }

@@ -25,8 +25,8 @@ import { byteStrings, grown } from './strings.mjs';
  *   default), the post-processor's tokens surround the text. Truncation and padding of the file are not applied
  * @property {(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }) => string} decode decodes ids; invalid UTF-8 and, for byte-level BPE,
  *   ids outside of the vocabulary become U+FFFD. With `skipSpecial` (default false), special tokens are left out
- * @property {(options?: { skipSpecial?: boolean }) => { push: (id: number) => string, end: () => string }} decodeStream decodes ids one at a
- *   time: `push` returns the characters that are complete, `end` the rest
+ * @property {(options?: { skipSpecial?: boolean, except?: readonly number[] }) => { push: (id: number) => string, end: () => string }} decodeStream
+ *   decodes ids one at a time: `push` returns the characters that are complete, `end` the rest. `except`: special tokens that are not left out
  * @property {(id: number) => Uint8Array | undefined} bytesOf what a token adds to the bytes of a text, within it; undefined for special tokens and
  *   ids that are no token
  * @property {number} vocabSize the largest id + 1
@@ -218,10 +218,10 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
       const kept = skipSpecial ? Array.from(ids).filter((id) => !special.has(id)) : Array.from(ids);
       return utf8().decode(Buffer.concat(kept.map(bytesOf)));
     },
-    decodeStream({ skipSpecial = false } = {}) {
+    decodeStream({ skipSpecial = false, except = [] } = {}) {
       const decoder = utf8();
       return {
-        push: (id) => (skipSpecial && special.has(id) ? '' : decoder.decode(bytesOf(id), { stream: true })),
+        push: (id) => (skipSpecial && special.has(id) && !except.includes(id) ? '' : decoder.decode(bytesOf(id), { stream: true })),
         end: () => decoder.decode(),
       };
     },
@@ -251,11 +251,16 @@ function libraryCodec(json, file, config, tokens) {
   } catch (cause) {
     throw new TypeError(`${file}: @huggingface/tokenizers does not read it: ${/** @type {Error} */ (cause).message}`, { cause });
   }
-  const decode = (/** @type {ArrayLike<number>} */ ids, { skipSpecial = false } = {}) =>
-    ids.length === 0 ? '' : library.decode(Array.from(ids), { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false });
   const special = new Set(
     json.added_tokens.filter((/** @type {AddedToken} */ each) => each.special).map((/** @type {AddedToken} */ { id }) => id),
   );
+  /** @param {ArrayLike<number>} ids @param {{ skipSpecial?: boolean, except?: readonly number[] }} [options] */
+  const decode = (ids, { skipSpecial = false, except = [] } = {}) => {
+    const kept = skipSpecial ? Array.from(ids).filter((id) => !special.has(id) || except.includes(id)) : Array.from(ids);
+    // The library takes a space of some decoders away where it leaves special tokens out.
+    const skip = skipSpecial && except.length === 0;
+    return kept.length === 0 ? '' : library.decode(kept, { skip_special_tokens: skip, clean_up_tokenization_spaces: false });
+  };
   return {
     encode(text, { addSpecial = true } = {}) {
       const whole = wellFormed(text);
