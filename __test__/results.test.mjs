@@ -105,3 +105,20 @@ test('every file has a line for each figure, and the text of a run is read back 
     assert.equal(text.match(/^ {2}\{"group":/gm)?.length, results.figures.length, name);
   }
 });
+
+test('docs/benchmarks.md has of each group the newest figures, of one day the last', async () => {
+  const files = (await readdir(RESULTS)).filter((file) => file.endsWith('.json'));
+  const runs = await Promise.all(files.map(async (file) => ({ file, ...JSON.parse(await readFile(join(RESULTS, file), 'utf8')) })));
+  const rows = (await readFile(path('docs/benchmarks.md'), 'utf8')).split('\n').filter((line) => line.startsWith('| inference of '));
+  assert.ok(rows.length > 0);
+  for (const row of rows) {
+    const group = row.slice(2).split(' | ')[0];
+    const dates = runs.flatMap(({ bench, device, date, figures }) =>
+      bench === 'onnx' && !device.startsWith('llvmpipe') && figures.some((/** @type {any} */ figure) => figure.group === group)
+        ? [date]
+        : [],
+    );
+    const shown = runs.find(({ file }) => row.includes(`(../benches/results/${file})`));
+    if (dates.length > 0) assert.equal(shown.date, dates.sort().at(-1), group);
+  }
+});

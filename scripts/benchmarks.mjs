@@ -97,6 +97,9 @@ function readRuns() {
     .sort((a, b) => a.date.slice(0, 10).localeCompare(b.date.slice(0, 10)) || a.file.localeCompare(b.file));
 }
 
+/** Of one day the last one too. @param {Run[]} runs @returns {Run[]} the newest first */
+const newestFirst = (runs) => runs.toSorted((a, b) => b.date.localeCompare(a.date));
+
 /** @template T @param {Iterable<T>} values */
 const unique = (values) => [...new Set(values)];
 
@@ -147,7 +150,7 @@ function rowsOf(run, group, section) {
  * @param {Run[]} runs @param {string} bench @param {(figure: import('../benches/lib/results.mjs').Figure) => boolean} fits
  */
 function newest(runs, bench, fits) {
-  for (const run of [...runs].reverse()) {
+  for (const run of newestFirst(runs)) {
     const figure = run.bench === bench && !run.device.startsWith('llvmpipe') ? run.figures.find(fits) : undefined;
     if (figure) return { run, figure };
   }
@@ -210,9 +213,9 @@ function pages() {
     const ofBench = runs.filter((run) => run.bench === bench);
     const groups = unique(ofBench.flatMap((run) => run.figures.map(({ group }) => group)));
     const rows = groups.flatMap((group) => {
-      const having = ofBench.filter((run) => run.figures.some((figure) => figure.group === group));
+      const having = newestFirst(ofBench.filter((run) => run.figures.some((figure) => figure.group === group)));
       // A GPU's figures are preferred to a processor's.
-      const run = /** @type {Run} */ (having.findLast(({ device }) => !device.startsWith('llvmpipe')) ?? having.at(-1));
+      const run = /** @type {Run} */ (having.find(({ device }) => !device.startsWith('llvmpipe')) ?? having[0]);
       const ofGroup = rowsOf(run, group, section);
       if (ofGroup.some(([, ours, others]) => ours !== '' && others !== '')) return ofGroup;
       more.push(`- ${section.title}: ${cellText(group)}. ${source(run)}`);

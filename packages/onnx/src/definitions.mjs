@@ -30,12 +30,12 @@
 /**
  * Attributes that are one number; flags are 0 or 1.
  * @typedef {Record<'align_corners' | 'allowzero' | 'alpha' | 'antialias' | 'axis' | 'batch_axis' | 'batch_dims' | 'beta' | 'bias' |
- *   'block_size' | 'blocksize' | 'ceil_mode' | 'center_point_box' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' | 'decay_factor' |
+ *   'block_size' | 'blocksize' | 'ceil_mode' | 'center_point_box' | 'channels_last' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' | 'decay_factor' |
  *   'detect_negative' | 'detect_positive' | 'dtype' | 'end' | 'epsilon' | 'exclude_outside' | 'exclusive' | 'extrapolation_value' |
  *   'fmod' | 'gamma' | 'group' | 'hidden_size' | 'high' | 'ignore_index' | 'input_forget' | 'interleaved' | 'inverse' | 'is_causal' | 'k' |
  *   'keepdims' | 'kv_num_heads' | 'lambd' | 'largest' | 'layout' | 'left_window_size' | 'linear_before_reset' | 'low' | 'max' |
  *   'max_gram_length' | 'max_skip_count' | 'mean' | 'min' | 'min_gram_length' | 'momentum' | 'noop_with_empty_axes' | 'norm_coefficient' |
- *   'norm_coefficient_post' | 'num_groups' | 'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' |
+ *   'norm_coefficient_post' | 'num_groups' | 'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' | 'opset' |
  *   'output_datatype' | 'output_dtype' | 'output_height' | 'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' |
  *   'ratio' | 'reverse' | 'right_window_size' | 'rotary_embedding_dim' | 'sampling_ratio' | 'select_last_index' | 'size' | 'softcap' |
  *   'sorted' | 'spatial_scale' | 'start' | 'storage_order' | 'targets' | 'threshold' | 'time_axis' | 'to' | 'training_mode' | 'transA' |

@@ -11,6 +11,8 @@ import { sizeOf } from './types.mjs';
 
 /** @type {Rule} */
 const matmul = ([a], y) => sizeOf(y) * a[a.length - 1];
+/** @type {Rule} */
+const gemm = ([a], y, { transA = 0 }) => sizeOf(y) * a[transA ? 0 : 1];
 /** Weights are [outputs, channels of a group, ...window]. @param {number} at the input that has them @returns {Rule} */
 const convolution = (at) => (inputs, y) => sizeOf(y) * sizeOf(inputs[at].slice(1));
 /** Of a step the products with x and with h. @type {Rule} */
@@ -43,7 +45,7 @@ const RULES = {
   MatMul: matmul,
   MatMulInteger: matmul,
   QLinearMatMul: matmul,
-  Gemm: ([a], y, { transA = 0 }) => sizeOf(y) * a[transA ? 0 : 1],
+  Gemm: gemm,
   Conv: convolution(1),
   ConvInteger: convolution(1),
   DeformConv: convolution(1),
@@ -54,6 +56,7 @@ const RULES = {
   GRU: recurrent,
   LSTM: recurrent,
   Attention: attention,
+  'com.microsoft.QGemm': gemm,
 };
 
 /**
@@ -61,7 +64,8 @@ const RULES = {
  * @param {Node} node @param {readonly (Value | undefined)[]} inputs @param {readonly (Value | undefined)[]} outputs
  */
 export function flopsOf({ domain, op, attributes }, inputs, outputs) {
-  if (domain !== '' || !Object.hasOwn(RULES, op)) return 0;
+  const name = domain === '' ? op : `${domain}.${op}`;
+  if (!Object.hasOwn(RULES, name)) return 0;
   const shapes = /** @type {(readonly number[])[]} */ (inputs.map((each) => each?.shape));
-  return 2 * RULES[op](shapes, outputs[0]?.shape ?? [], attributes);
+  return 2 * RULES[name](shapes, outputs[0]?.shape ?? [], attributes);
 }

@@ -8,6 +8,7 @@ import { IMAGES } from './ops/images.mjs';
 import { INDEXING } from './ops/indexing.mjs';
 import { LOSSES } from './ops/losses.mjs';
 import { ML } from './ops/ml.mjs';
+import { MICROSOFT } from './ops/microsoft.mjs';
 import { NETWORK } from './ops/network.mjs';
 import { QUANTIZATION } from './ops/quantization.mjs';
 import { RECURRENT } from './ops/recurrent.mjs';
@@ -28,6 +29,7 @@ export const OPERATORS = new Map(
     IMAGES,
     INDEXING,
     LOSSES,
+    MICROSOFT,
     ML,
     NETWORK,
     QUANTIZATION,

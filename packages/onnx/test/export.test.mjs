@@ -236,6 +236,15 @@ test('what changes with dynamic sizes is an error', async () => {
     ),
     /1 operations cannot be written:\n {2}pow \(export\.test\.mjs:\d+\): it depends on a dynamic size/,
   );
+  await assert.rejects(
+    exportOnnx(
+      make((y) => F.maxPool1d(y, 2, { returnIndices: true })),
+      [randn([1, 2, 4])],
+      path,
+      { dynamic: [2] },
+    ),
+    /exportOnnx: 1 operations cannot be written:\n {2}maxPool \(export\.test\.mjs:\d+\): the size of the planes of its indices depends on a dynamic size/,
+  );
 });
 
 test('arguments are checked', async () => {

@@ -82,7 +82,11 @@ export async function exportOnnx(model, inputs, path, options = {}) {
     );
     const outputs = namesOf('outputNames', outputNames, results, 'output');
     await constantsOf(writer, program, model, outputs);
-    writeOperations(writer, withBatchNorms(program.operations));
+    writeOperations(
+      writer,
+      withBatchNorms(program.operations),
+      results.map(({ value }) => value),
+    );
     const nodes = named(
       writer,
       results.map(({ value }, i) => ({ value, name: outputs[i] })),
@@ -348,8 +352,11 @@ async function constantsOf(writer, { constants }, model, outputs) {
   }
 }
 
-/** Writes the nodes. Throws one Error for all operations that cannot be written. @param {Writer} writer @param {Operation[]} operations */
-function writeOperations(writer, operations) {
+/**
+ * Writes the nodes. Throws one Error for all operations that cannot be written.
+ * @param {Writer} writer @param {Operation[]} operations @param {Value[]} results
+ */
+function writeOperations(writer, operations, results) {
   /** @type {Set<string>} */
   const failures = new Set();
   /** @type {Set<Value>} */
@@ -366,6 +373,15 @@ function writeOperations(writer, operations) {
       }
     }
     for (const value of operation.outputs) missing.add(value);
+  }
+  for (const value of results) {
+    if (missing.has(value)) continue;
+    try {
+      writer.nameOf(value);
+    } catch (error) {
+      if (!(error instanceof Unsupported)) throw error;
+      failures.add(error.message);
+    }
   }
   if (failures.size > 0) throw new Error(`exportOnnx: ${failures.size} operations cannot be written:\n  ${[...failures].join('\n  ')}`);
 }

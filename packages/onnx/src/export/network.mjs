@@ -116,9 +116,30 @@ function withWindow(operation) {
 function maxPool(g, [x], operation) {
   if (isGlobal(operation)) return overPlanes(g, x, operation, (planes) => g.node('GlobalMaxPool', [planes]));
   const own = withWindow(operation);
-  if (!own) throw new Unsupported('an adaptive pool of windows of different sizes is none of ONNX');
+  if (!own) return adaptiveMax(g, x, operation);
   const { even: _, ...attributes } = windows(g, own);
+  const [, indices] = operation.outputs;
+  if (indices !== undefined)
+    g.names.set(indices, () => {
+      const plane = g.fixed(product(own.attributes.size), `maxPool (${operation.origin}): the size of the planes of its indices`);
+      const everywhere = overPlanes(g, x, own, (planes) => g.split('MaxPool', [planes], attributes, 2)[1]);
+      // ONNX counts from the first plane on.
+      return g.cast(g.node('Mod', [everywhere, g.number('i64', plane)]), 'i64', indices.dtype);
+    });
   return overPlanes(g, x, own, (planes) => g.node('MaxPool', [planes], attributes));
+}
+
+/** What an adaptive pool's windows are along a dimension. @param {number} n @param {number} q how many @returns {[from: number, to: number][]} */
+const parts = (n, q) => Array.from({ length: q }, (_, i) => [Math.floor((i * n) / q), Math.ceil(((i + 1) * n) / q)]);
+
+/** The largest elements of an adaptive pool, dimension by dimension, window by window. @type {(g: Writer, x: string, operation: Operation) => string} */
+function adaptiveMax(g, x, { inputs: [{ shape }], attributes: { size, result } }) {
+  return size.reduce((/** @type {string} */ y, /** @type {Dimension} */ _, /** @type {number} */ d) => {
+    const [n, q] = all(g, [size[d], result[d]], 'the size of its windows');
+    const axis = shape.length - size.length + d;
+    const largest = parts(n, q).map(([from, to]) => g.node('ReduceMax', [g.slice(y, axis, from, to), g.integers([axis])], { keepdims: 1 }));
+    return largest.length === 1 ? largest[0] : g.node('Concat', largest, { axis });
+  }, x);
 }
 
 /** @type {Writes} */
@@ -168,10 +189,7 @@ function adaptiveMean(g, x, { inputs: [{ shape, dtype }], attributes: { size, re
   for (let d = 0; d < size.length; d++) {
     const [n, q] = all(g, [size[d], result[d]], 'the size of its windows');
     const matrix = new Array(n * q).fill(0);
-    for (let i = 0; i < q; i++) {
-      const [from, to] = [Math.floor((i * n) / q), Math.ceil(((i + 1) * n) / q)];
-      for (let j = from; j < to; j++) matrix[j * q + i] = 1 / (to - from);
-    }
+    for (const [i, [from, to]] of parts(n, q).entries()) for (let j = from; j < to; j++) matrix[j * q + i] = 1 / (to - from);
     const axis = shape.length - size.length + d;
     const order = [...shape.keys()];
     [order[axis], order[shape.length - 1]] = [order[shape.length - 1], order[axis]];

@@ -14,7 +14,7 @@ import { perChannel } from './network.mjs';
 const rangeOf = (type) => TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
 
 /** round(x) + zero, within a type's range. @param {Tensor} x f32 @param {Tensor | undefined} zero f32 @param {Type} type @returns {Value} */
-function saturated(x, zero, type) {
+export function saturated(x, zero, type) {
   const rounded = f.round(x);
   const [least, most] = rangeOf(type);
   return Value.of(type, f.to(f.clamp(zero ? f.add(rounded, zero) : rounded, least, most), TYPES[/** @type {'int8'} */ (type)].dtype));

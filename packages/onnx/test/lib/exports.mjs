@@ -255,6 +255,20 @@ CASES.push(
     AdaptiveAvgPool3d: [() => new nn.AdaptiveAvgPool3d(2), [2, 4, 5, 6]],
     AdaptiveMaxPool1d: [() => new nn.AdaptiveMaxPool1d(2), [2, 8]],
     AdaptiveMaxPool2d: [() => new nn.AdaptiveMaxPool2d(1), [2, 8, 7]],
+    'AdaptiveMaxPool2d of windows of different sizes': [() => new nn.AdaptiveMaxPool2d([3, 1]), [2, 8, 7]],
+    AdaptiveMaxPool3d: [() => new nn.AdaptiveMaxPool3d([3, 2, 4]), [2, 5, 3, 9]],
+    ...Object.fromEntries(
+      [1, 2, 3].map((rank) => {
+        const pool = { stride: 2, padding: 1 };
+        const unpool = () => new Of((self, x) => self.unpool.forward(...self.pool.forward(x), x.shape.slice(2)), modules());
+        const modules = () => ({
+          pool: Reflect.construct(Reflect.get(nn, `MaxPool${rank}d`), [3, { ...pool, returnIndices: true }]),
+          unpool: Reflect.construct(Reflect.get(nn, `MaxUnpool${rank}d`), [3, pool]),
+        });
+        return [`MaxUnpool${rank}d`, [unpool, [2, 9, 5, 7].slice(0, rank + 1)]];
+      }),
+    ),
+    'indices of a pool': [() => new Of((_, x) => F.maxPool2d(x, 3, { padding: 1, dilation: 2, returnIndices: true })), [2, 8, 7]],
     BatchNorm1d: [() => withStatistics(new nn.BatchNorm1d(4)), [4, 6]],
     BatchNorm3d: [() => withStatistics(new nn.BatchNorm3d(2)), [2, 3, 4, 2]],
     GroupNorm: [() => new nn.GroupNorm(2, 4), [4, 6]],
