@@ -6,7 +6,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { F, compile, grad, init, noGrad, randn, scope } from '../nn/index.mjs';
+import { F, compile, grad, init, memory, noGrad, randn, scope } from '../nn/index.mjs';
 
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from '../bin/lib/options.mjs';
@@ -106,9 +106,10 @@ await runMain(
       const { images, labels } = imagesOf(batch);
       const recorded = trainingStep(precision);
       const { step: times } = await inTurn({ step: () => recorded(images, labels) }, samples, repeats);
-      const result = { device, driver, precision, batch, step: times, pytorch: pytorch(python, ['--step', ...args]) };
+      const gigabytes = memory().bytes / 1e9;
+      const result = { device, driver, precision, batch, step: times, gigabytes, pytorch: pytorch(python, ['--step', ...args]) };
       if (json) console.log(JSON.stringify(result));
-      else console.log(`${format(median(times))} ms a step`);
+      else console.log(`${format(median(times))} ms a step, ${gigabytes.toFixed(2)} GB`);
       if (!json && result.pytorch) console.log('PyTorch', result.pytorch);
       return;
     }

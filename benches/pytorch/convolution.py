@@ -60,6 +60,8 @@ result = {'torch': torch.__version__, 'device': device_name()}
 if options.step:
     images = torch.randn(options.batch, 3, 32, 32, device=device).to(memory_format=torch.channels_last)
     labels = torch.arange(options.batch, device=device) % 10
+    # The most memory of each mode's tensors.
+    result['gigabytes'] = {}
     for name, mode in (('eager', None), ('compiled', 'default'), ('graphs', 'reduce-overhead')):
         model = resnet().to(device).to(memory_format=torch.channels_last)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -75,8 +77,12 @@ if options.step:
             forward(images, labels).backward()
             optimizer.step()
 
+        if device == 'cuda':
+            torch.cuda.reset_peak_memory_stats()
         try:
             result[name] = timed(step)
+            if device == 'cuda':
+                result['gigabytes'][name] = torch.cuda.max_memory_allocated() / 1e9
         except Exception as error:  # a PyTorch without a compiler
             result[name] = str(error).splitlines()[0]
 else:
