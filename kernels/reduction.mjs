@@ -291,8 +291,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   const vectors = count / width;
   const bytes = bytesOf(type);
   const threads = context.isCpu ? CPU_THREADS : context.threadsUpTo(256);
-  const most =
-    wanted ?? (context.isCpu ? Math.max(1, Math.min(16, ceilDiv(vectors, 8 * threads))) : Math.max(1, blocksOnGpu(vectors, threads)));
+  const most = wanted ?? Math.max(1, context.isCpu ? Math.min(16, ceilDiv(vectors, 8 * threads)) : blocksOnGpu(vectors, threads));
   // Vectors that fit a binding, in multiples of the alignment of ranges.
   const withinBinding = (/** @type {Shard} */ shard, /** @type {number} */ elements) =>
     context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;

@@ -41,7 +41,7 @@ export const MAX_CHAIN = 1 << 12;
 /** Fewest steps of a part of a sum that workgroups share, and the most parts: what a part costs besides is that of some steps. */
 const [MIN_STEPS, MAX_PARTS] = [4, 16];
 
-/** Positions below which a weight in f32 is read as it lies. Tests lower it. */
+/** Positions below which a weight in f32 is read as it lies: not measured, since laying it out takes a dispatch. Tests lower it. */
 export const limits = { packed: 4096 };
 
 /** Rows below which a group's product is too narrow for tiles. */
