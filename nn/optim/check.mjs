@@ -3,6 +3,7 @@
 import { Tensor } from '../api/tensor.mjs';
 import { ArgumentError, UsageError, show, shown } from '../core/errors.mjs';
 import { checkOptions } from '../core/options.mjs';
+import { Parameter } from '../modules/module.mjs';
 
 /** @param {string} op the optimizer @param {unknown} betas */
 export function checkBetas(op, betas) {
@@ -107,4 +108,15 @@ export function checkState(state, own) {
       throw new ArgumentError('loadStateDict', `${name} is ${source.dtype} ${show(source.shape)}, expected ${expected}`);
     }
   }
+}
+
+/**
+ * Checks that an optimizer may have a parameter.
+ * @param {unknown} parameter @param {string} name of the optimizer, for errors
+ * @returns {asserts parameter is Parameter}
+ */
+export function checkParameter(parameter, name) {
+  if (!(parameter instanceof Parameter))
+    throw new ArgumentError(name, `expected parameters of modules, got ${shown(parameter)}: new nn.Parameter(x) makes one of a tensor`);
+  if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
 }

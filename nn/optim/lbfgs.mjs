@@ -9,7 +9,7 @@ import { checkLeast, checkOptions } from '../core/options.mjs';
 import { isRecording } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
-import { checkIterable } from './check.mjs';
+import { checkIterable, checkParameter } from './check.mjs';
 
 /**
  * Options of `LBFGS`.
@@ -74,12 +74,7 @@ export class LBFGS {
     this.#params = checkIterable(params, 'LBFGS');
     if (this.#params.length === 0) throw new ArgumentError('LBFGS', 'expected at least one parameter, got none');
     for (const parameter of this.#params) {
-      if (!(parameter instanceof Parameter))
-        throw new ArgumentError(
-          'LBFGS',
-          `expected parameters of modules, got ${shown(parameter)}: new nn.Parameter(x) makes one of a tensor`,
-        );
-      if (parameter.dtype !== 'f32') throw new ArgumentError('LBFGS', `takes f32 parameters, got ${parameter.dtype}`);
+      checkParameter(parameter, 'LBFGS');
     }
     if (new Set(this.#params).size < this.#params.length) throw new ArgumentError('LBFGS', 'a parameter appears twice');
     this.#options = { lr, maxIter, maxEval, toleranceGrad, toleranceChange, historySize, lineSearchFn };

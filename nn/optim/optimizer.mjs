@@ -16,7 +16,7 @@ import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { slice } from '../api/views.mjs';
-import { checkBetas, checkIterable, checkScale, checkSchedule, checkState, factorsOf } from './check.mjs';
+import { checkBetas, checkIterable, checkScale, checkSchedule, checkState, factorsOf, checkParameter } from './check.mjs';
 import { ParameterGroup, checkSetting } from './group.mjs';
 import { Ranks } from './ranks.mjs';
 
@@ -176,12 +176,7 @@ export class Optimizer {
     const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
-        if (!(parameter instanceof Parameter))
-          throw new ArgumentError(
-            name,
-            `expected parameters of modules, got ${shown(parameter)}: new nn.Parameter(x) makes one of a tensor`,
-          );
-        if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
+        checkParameter(parameter, name);
         if (parameter.bucket) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter appears twice');
         seen.add(parameter);
