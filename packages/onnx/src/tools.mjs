@@ -19,6 +19,9 @@ import { Value } from './value.mjs';
 
 const isBool = (/** @type {string} */ type) => type === 'bool';
 
+/** Elements that are made up for an input whose shape the caller did not give: a photograph of 4,096 × 4,096 has 50 million. A file may say any size. */
+const MOST_MADE_UP = 2 ** 26;
+
 /**
  * An array as an input takes it: floats of one type as another, integers as another type that has them.
  * @param {HostArray} array @param {Port} port @returns {Value}
@@ -85,6 +88,7 @@ export async function runOnnx(model, inputs) {
  * @param {Record<string, number[]>} [shapes] by name; sizes that the file leaves open are 1 when left out
  * @returns {Record<string, HostArray>}
  * @throws {TypeError} for a shape that is not an input's, or an input whose rank the file does not say
+ * @throws {RangeError} for an input of more than 2^26 elements whose shape is not in `shapes`
  */
 export function sampleInputs(ports, shapes = {}) {
   checkNames(ports, shapes);
@@ -99,8 +103,13 @@ export function sampleInputs(ports, shapes = {}) {
         throw new TypeError(`no values are made for the input ${name}: it is ${type ?? 'no tensor'}`);
       const sizes = shapes[name] ?? shape?.map((size) => (typeof size === 'number' ? size : 1));
       if (sizes === undefined) throw new TypeError(`the file does not say the shape of the input ${name}: give one`);
+      const size = sizeOf(sizes);
+      if (shapes[name] === undefined && !(size <= MOST_MADE_UP))
+        throw new RangeError(
+          `the file says that the input ${name} has the shape [${sizes}]: no values are made for more than ${MOST_MADE_UP} elements`,
+        );
       const one = type === 'int64' || type === 'uint64' ? 1n : 1;
-      return [name, { type, shape: sizes, elements: arrayOf(type).from({ length: sizeOf(sizes) }, isFloat(type) ? random : () => one) }];
+      return [name, { type, shape: sizes, elements: arrayOf(type).from({ length: size }, isFloat(type) ? random : () => one) }];
     }),
   );
 }
@@ -146,9 +155,10 @@ export async function describeOnnx(file, { shapes = {}, flops = true } = {}) {
     bytes: total(constants.map(({ type, size }) => size * bytesOf(type))),
   };
   if (!flops) return info;
-  const arrays = sampleInputs(info.inputs, shapes);
-  info.sampleShapes = Object.fromEntries(Object.entries(arrays).map(([name, { shape }]) => [name, shape]));
+  checkNames(info.inputs, shapes);
   try {
+    const arrays = sampleInputs(info.inputs, shapes);
+    info.sampleShapes = Object.fromEntries(Object.entries(arrays).map(([name, { shape }]) => [name, shape]));
     const model = new OnnxModel(graph);
     try {
       info.flops = await model.flops(valuesFor(model, arrays));

@@ -7,7 +7,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 
-import { loadOnnx, runOnnx, sampleInputs } from 'helios-onnx';
+import { describeOnnx, loadOnnx, runOnnx, sampleInputs } from 'helios-onnx';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { bytesOf, graphOf, int, integers, ints, node, port } from './lib/messages.mjs';
 
@@ -284,4 +284,15 @@ test('data in other files: no way out of the folder, nothing beyond the end, no 
   const vast = { name: 'w', dims: [2 ** 48], dataType: 1, dataLocation: 1, externalData: [{ key: 'location', value: 'weights.bin' }] };
   writeFileSync(path, bytesOf(graphWith(node('Neg', ['w'], ['y']), [vast])));
   await assert.rejects(runFile(path), /weights\.bin has no 1125899906842624 bytes at 0 for w/);
+});
+
+test('no values are made up for an input of two billion elements; the file is described all the same', async () => {
+  const file = bytesOf(graphWith(node('Neg', ['x'], ['y']), [], [port('x', [2 ** 31 - 1])]));
+  const model = await loadOnnx(file);
+  const message = 'the file says that the input x has the shape [2147483647]: no values are made for more than 67108864 elements';
+  assert.throws(() => sampleInputs(model.inputs), { name: 'RangeError', message });
+  model.dispose();
+  const info = await describeOnnx(file);
+  assert.deepEqual([info.operators, info.flops, info.flopsUnknown], [{ Neg: 1 }, undefined, message]);
+  await assert.rejects(describeOnnx(file, { shapes: { z: [1] } }), /the model has no input z; it has x/);
 });
