@@ -596,7 +596,9 @@ export class KernelContext {
     }
     // The variants of a shader share one block of push constants; a variant that does not use the last members takes fewer bytes.
     if (push && given > shader.pushBytes) push = shader.pushBytes > 0 ? push.slice(0, shader.pushBytes) : undefined;
-    const pipeline = () => this.pipeline(name, options);
+    /** @type {PipelineHandle | undefined} */
+    let handle;
+    const pipeline = () => (handle ??= this.pipeline(name, options));
     return {
       // Made when the dispatch is packed: passes of `compile` replace many that never are.
       get pipeline() {

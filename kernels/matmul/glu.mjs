@@ -114,19 +114,8 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const n = 2 * columns;
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
-    const product = {
-      ...types,
-      a,
-      b,
-      c: gateUp,
-      m,
-      n,
-      k,
-      transB: true,
-      bPermuted: args.bPermuted ?? args.bShuffled,
-      plan: args.plan,
-      ...ofSecond(args),
-    };
+    const bPermuted = args.bPermuted ?? args.bShuffled;
+    const product = { a, b, c: gateUp, m, n, k, transB: true, bPermuted, plan: args.plan, ...types, ...ofSecond(args) };
     const second = args.k2 ? secondOf(kernel, args, { m, n, k2: args.k2, transB: true }) : {};
     const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
     checked(
@@ -148,7 +137,8 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan, ...ofSecond(args) };
+    const bPermuted = args.bPermuted ?? args.bShuffled;
+    const product = { a, b, m, n: columns, k, bPermuted, plan: args.plan, ...types, ...ofSecond(args) };
     const second = args.k2 ? secondOf(kernel, args, { m, n: columns, k2: args.k2, transB: false }) : {};
     const wide = 2 * columns;
     const y = args.y === undefined ? undefined : tensor(kernel, 'y', args.y);
