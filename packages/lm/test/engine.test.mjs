@@ -80,6 +80,16 @@ for (const family of FAMILIES) {
   });
 }
 
+test('a chunk of a prompt is submitted after the first of two layers, and after the second', async () => {
+  const engine = await open('llama');
+  const { session } = engine;
+  vk.waitIdle();
+  const before = vk.getStats().submits;
+  session.prefill(0, promptOf(9), 0);
+  assert.equal(vk.getStats().submits - before, 2);
+  await engine.dispose();
+});
+
 test('heads that flash attention takes, with windows, fewer heads of keys, and chunks that begin anywhere', async (t) => {
   const folder = temporaryFolder(t);
   manualSeed(3);

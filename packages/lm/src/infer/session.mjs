@@ -228,7 +228,16 @@ export class Session {
     vk.uploadAsync(chunkSlots, new Uint32Array(rows).fill(slot));
     const adapted = this.chosen[slot] !== undefined;
     const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, adapted, prompt: { slot, start } };
-    this.#run([this.#embed(chunkIds, chunkPlaces, rows), ...this.#layers(pass)]);
+    const { layers } = this.config;
+    let [made, dispatches] = [0, [this.#embed(chunkIds, chunkPlaces, rows)]];
+    for (const layer of this.#layers(pass)) {
+      dispatches.push(layer);
+      made++;
+      // Submitted after 1, 2, 4, 8 … layers: the device begins while the host makes the dispatches of the others.
+      if (made < layers && (made & (made - 1)) !== 0) continue;
+      this.#run(dispatches);
+      dispatches = [];
+    }
   }
 
   /**
@@ -351,24 +360,24 @@ export class Session {
   /**
    * Of layers of one kind only the first one's dispatches are made: to choose kernels and to check sizes takes the host longer than a chunk of a
    * prompt takes the device. The others' differ in their weights and caches.
-   * @param {Pass} pass @returns {Dispatches[]}
+   * @param {Pass} pass @returns {Generator<Dispatch[]>} those of each layer
    */
-  #layers(pass) {
+  *#layers(pass) {
     /** @type {Map<string, { handles: number[], dispatches: Dispatch[] }>} */
     const made = new Map();
-    return this.caches.map((_, i) => {
-      const { kind, handles } = this.layerKinds[i];
+    for (const [i, { kind, handles }] of this.layerKinds.entries()) {
       const first = made.get(kind);
       if (!first) {
         const dispatches = pass.whole && this.wholeLayer ? [this.wholeLayer(i, pass)] : this.#layer(i, pass).flat();
         made.set(kind, { handles, dispatches });
-        return dispatches;
+        yield dispatches;
+        continue;
       }
       const other = new Map(first.handles.map((handle, k) => [handle, handles[k]]));
       const swap = (/** @type {Binding} */ own) =>
         typeof own === 'number' ? (other.get(own) ?? own) : { ...own, buffer: other.get(own.buffer) ?? own.buffer };
-      return first.dispatches.map((dispatch) => ({ ...dispatch, buffers: dispatch.buffers.map(swap) }));
-    });
+      yield first.dispatches.map((dispatch) => ({ ...dispatch, buffers: dispatch.buffers.map(swap) }));
+    }
   }
 
   /** What the dispatches of a layer depend on, and the handles of its own buffers in an order that all layers of its kind share. @param {number} i */
