@@ -43,18 +43,20 @@ const MULTIPROCESSORS = 132;
 /** The plan of a product with B permuted if nothing was measured near it. */
 const PERMUTED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'm256n128-tma', because: 'B is permuted, which only PTX takes' });
 
+/** @type {Record<string, GemmTiling | SimtTiling>} */
+const NAMED_TILINGS = { ...GEMM_TILINGS, ...SIMT_TILINGS };
+
 /**
  * A plan's tiling, which may be given by its name in kernels/hopper/tilings.mjs.
  * @param {Partial<MatmulPlan>} plan @returns {GemmTiling | SimtTiling}
  */
 export function tilingOf({ tiling }) {
   if (typeof tiling === 'object' && tiling !== null) return tiling;
-  const known = /** @type {Record<string, GemmTiling | SimtTiling>} */ ({ ...GEMM_TILINGS, ...SIMT_TILINGS });
   const name = currentName(String(tiling));
-  if (typeof tiling !== 'string' || !Object.hasOwn(known, name)) {
-    throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(known).join(', ')}, or a tiling, got ${String(tiling)}`);
+  if (typeof tiling !== 'string' || !Object.hasOwn(NAMED_TILINGS, name)) {
+    throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(NAMED_TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`);
   }
-  return known[name];
+  return NAMED_TILINGS[name];
 }
 
 /**
