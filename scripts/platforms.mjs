@@ -7,7 +7,7 @@
 //
 //   TARGET     only these (x86_64-unknown-linux-musl …)
 //   --build    builds, and reads what each binary asks of its system, but runs none (CI runs them on machines of their own)
-//   --minutes  how long the suite may take under QEMU (60): files that it has not come to are named
+//   --minutes  how long the suite may take under QEMU (180): files that it has not come to are named
 //   --continue leaves test files under QEMU that passed in an earlier run, and have not changed since; with --minutes 0 none is begun
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
@@ -314,7 +314,7 @@ async function attempt(target, runs, turn) {
 const OPTIONS = /** @type {const} */ ({
   build: { type: 'boolean', help: 'build, and read what each binary asks of its system, but run none' },
   continue: { type: 'boolean', help: 'leave test files under QEMU that passed in an earlier run and have not changed since' },
-  minutes: { type: 'integer', min: 0, max: 600, default: 60, help: 'how long the suite may take under QEMU' },
+  minutes: { type: 'integer', min: 0, max: 600, default: 180, help: 'how long the suite may take under QEMU' },
   record: { type: 'boolean', help: `write ${RESULTS}, and the table in ${PAGE}` },
 });
 
