@@ -226,6 +226,7 @@ const betas = [0.9, 0.999];
 const CASES = [
   ['Adam', {}, adam, { lr: 1e-3, betas, eps: 1e-8 }],
   ['Adam', { amsgrad: true, lr: 0.1, betas: [0.8, 0.5] }, adam, { eps: 1e-8 }],
+  ['AdamW', { amsgrad: true, lr: 0.1, betas: [0.8, 0.5] }, adamw, { eps: 1e-8, weightDecay: 0.01 }],
   ['Adam', { betas: [0, 0.9] }, adam, { lr: 1e-3, eps: 1e-8 }],
   ['NAdam', { betas: [0, 0.9] }, nadam, { lr: 2e-3, eps: 1e-8, momentumDecay: 4e-3 }],
   ['Adamax', {}, adamax, { lr: 2e-3, betas, eps: 1e-8 }],

@@ -120,6 +120,7 @@ const betas = { betas: [0.9, 0.99], eps: 1e-8 };
 /** Optimizers: their own options. @type {Record<string, object>} */
 export const OPTIMIZERS = {
   Adam: { ...betas, amsgrad: true },
+  AdamW: { ...betas, amsgrad: true },
   Adamax: betas,
   NAdam: { ...betas, momentumDecay: 0.1, decoupledWeightDecay: true },
   RAdam: { ...betas, decoupledWeightDecay: true },
