@@ -49,7 +49,7 @@ class ChannelNorm extends Module {
     this.bias = /** @type {Parameter} */ (affine ? zeroParameter(name, [channels]) : undefined);
     this.running_mean = /** @type {Tensor} */ (trackRunningStats ? unscoped(() => zeros([channels])) : undefined);
     this.running_var = /** @type {Tensor} */ (trackRunningStats ? unscoped(() => ones([channels])) : undefined);
-    this.channels = channels;
+    this.numFeatures = channels;
     this.eps = eps;
     this.momentum = momentum;
   }
@@ -63,8 +63,8 @@ class ChannelNorm extends Module {
    */
   check(x, behind) {
     const name = this.constructor.name;
-    if (behind.some((names) => tensorOf(name, x).ndim === names.length + 2) && x.shape[1] === this.channels) return;
-    const shapes = behind.map((names) => `[${['batch', this.channels, ...names].join(', ')}]`);
+    if (behind.some((names) => tensorOf(name, x).ndim === names.length + 2) && x.shape[1] === this.numFeatures) return;
+    const shapes = behind.map((names) => `[${['batch', this.numFeatures, ...names].join(', ')}]`);
     throw new ShapeError(name, `expected an input ${shapes.join(' or ')}, got ${show(x.shape)}`);
   }
 }
@@ -204,14 +204,14 @@ export class GroupNorm extends Module {
     // Typed as what they nearly always are.
     this.weight = /** @type {Parameter} */ (affine ? constantParameter('GroupNorm', 1, [channels]) : undefined);
     this.bias = /** @type {Parameter} */ (affine ? zeroParameter('GroupNorm', [channels]) : undefined);
-    this.channels = channels;
-    this.groups = groups;
+    this.numChannels = channels;
+    this.numGroups = groups;
     this.eps = eps;
   }
   /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} f32, of x's shape */
   forward(x) {
-    if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== this.channels)
-      throw new ShapeError('GroupNorm', `expected an input [batch, ${this.channels}, ...], got ${show(x.shape)}`);
-    return within('GroupNorm', () => groupNorm(x, this.groups, this.weight, this.bias, this.eps));
+    if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== this.numChannels)
+      throw new ShapeError('GroupNorm', `expected an input [batch, ${this.numChannels}, ...], got ${show(x.shape)}`);
+    return within('GroupNorm', () => groupNorm(x, this.numGroups, this.weight, this.bias, this.eps));
   }
 }

@@ -47,7 +47,8 @@ class Recurrent extends Module {
     this.numLayers = positive(op, 'numLayers', numLayers);
     for (const [name, value] of Object.entries({ bidirectional, batchFirst, bias })) flag(op, name, value);
     checkFraction(op, 'dropout', dropout);
-    this.hidden = hidden;
+    this.inputSize = inputs;
+    this.hiddenSize = hidden;
     this.bidirectional = bidirectional;
     this.dropout = dropout;
     this.batchFirst = batchFirst;
