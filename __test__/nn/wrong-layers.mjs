@@ -149,6 +149,14 @@ CALLS.push([
     { lr: 1, maxIter: 2, maxEval: 3, toleranceGrad: 1e-7, toleranceChange: 1e-9, historySize: 5, lineSearchFn: 'strong_wolfe' },
   ],
 ]);
+CALLS.push([
+  'ReduceLROnPlateau',
+  (own, options) => new optim.ReduceLROnPlateau(own, options),
+  () => [
+    new optim.SGD([new nn.Parameter(m())], { lr: 1 }),
+    { mode: 'max', factor: 0.5, patience: 1, threshold: 0.1, thresholdMode: 'abs', cooldown: 1, minLr: 0.1, eps: 0.1 },
+  ],
+]);
 /** @type {nn.Parameter | undefined} */
 let weight;
 const ofWeight = () => (weight ??= new nn.Parameter(m()));
@@ -164,6 +172,7 @@ for (const [name, args] of /** @type {[string, () => any[]][]} */ ([
   ['constant', () => [0.5]],
   ['linear', () => [9, { from: 1, to: 0 }]],
   ['cosine', () => [9, { to: 0.1 }]],
+  ['cosineRestarts', () => [9, { mult: 2, to: 0.1 }]],
   ['polynomial', () => [9, { power: 2, to: 0.1 }]],
   ['step', () => [9, { gamma: 0.1 }]],
   ['multiStep', () => [[2, 9], { gamma: 0.1 }]],
