@@ -237,7 +237,7 @@ test('layers say their sizes by the names of PyTorch; stride, padding and dilati
   const own = F.conv2d(x, layer.weight, layer.bias, { stride, padding, dilation, groups });
   assert.deepEqual(await values(own), await values(layer.forward(x)));
   for (const paddingMode of /** @type {const} */ (['zeros', 'reflect'])) {
-    for (const padding of /** @type {const} */ (['same', [2, 1]])) {
+    for (const padding of /** @type {('same' | [number, number])[]} */ (['same', [2, 1]])) {
       const set = new nn.Conv2d(3, 6, 3, { paddingMode });
       const made = new nn.Conv2d(3, 6, 3, { paddingMode, padding, dilation: 2 });
       set.loadStateDict(made.stateDict());

@@ -112,7 +112,9 @@ export class Distribution {
 
 /** Classes 0, 1, … with the probabilities of the last dimension. */
 export class Categorical extends Distribution {
+  /** @type {Tensor | undefined} */
   #probs;
+  /** @type {Tensor | undefined} */
   #logits;
 
   /** @param {ProbabilityOptions} options [..., classes] */
@@ -122,9 +124,7 @@ export class Categorical extends Distribution {
     if (shape.length === 0 || shape.at(-1) === 0) throw new ShapeError('Categorical', `expected [..., classes], got ${show(shape)}`);
     super(shape.slice(0, -1));
     within('Categorical', () => {
-      /** @type {Tensor | undefined} */
       this.#probs = probs && F.div(probs, F.sum(probs, -1, true));
-      /** @type {Tensor | undefined} */
       this.#logits = logits && F.sub(logits, logsumexp(logits, -1, true));
     });
   }
@@ -171,7 +171,9 @@ export class Categorical extends Distribution {
 
 /** 1 with a probability, else 0. */
 export class Bernoulli extends Distribution {
+  /** @type {Tensor | undefined} */
   #probs;
+  /** @type {Tensor | undefined} */
   #logits;
 
   /** @param {ProbabilityOptions} options */

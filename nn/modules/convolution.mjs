@@ -14,6 +14,7 @@ import {
 import { pad } from '../api/shape.mjs';
 import { TensorCore } from '../core/tensor.mjs';
 import { ArgumentError, show, shown, within } from '../core/errors.mjs';
+import { track } from '../core/guards.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
@@ -49,7 +50,10 @@ const MODES = ['zeros', 'reflect', 'replicate', 'circular'];
  */
 class Convolution extends Module {
   #window;
+  /** @type {'zeros' | 'reflect' | 'replicate' | 'circular'} */
   #mode;
+  /** @type {{ stride: S, padding: N | [number, number][] | 0, outputPadding?: S, dilation: S, groups: number }} */
+  #options;
   /** As it was given, one for each direction. @type {N | [number, number][] | S} */
   #padding;
 
@@ -79,15 +83,17 @@ class Convolution extends Module {
       throw new ArgumentError(name, `paddingMode must be one of ${MODES.join(', ')}, got ${shown(paddingMode)}`);
     this.#window = /** @type {S} */ (sizes);
     this.#mode = paddingMode;
-    /** @type {{ stride: S, padding: N | [number, number][] | 0, outputPadding?: S, dilation: S, groups: number }} */
-    this.options = {
+    this.#options = {
       stride: /** @type {S} */ (each(name, 'stride', stride, 1, rank)),
       padding: 0,
       ...(transposed ? { outputPadding: /** @type {S} */ (each(name, 'outputPadding', outputPadding, 0, rank)) } : {}),
       dilation: /** @type {S} */ (each(name, 'dilation', dilation, 1, rank)),
       groups,
     };
-    /** What is added around x before the convolution, which then adds nothing: the last direction first. @type {{ sizes: number[], mode: string } | undefined} */
+    /**
+     * What is added around x before the convolution, which then adds nothing: the last direction first.
+     * @type {{ sizes: number[], mode: 'reflect' | 'replicate' | 'circular' } | undefined}
+     */
     this.border = undefined;
     this.#padding = this.#surroundings(/** @type {any} */ (padding));
     this.inChannels = inputs;
@@ -98,19 +104,23 @@ class Convolution extends Module {
     this.weight = kaiming(name, reach, shape);
     if (bias) this.bias = kaiming(name, reach, [outputs]);
   }
+  /** The options of the function: another object once one of them was set, so that a compiled function is traced again. */
+  get options() {
+    return track(this, 'options', this.#options);
+  }
   /**
    * Sets what lies around x. @param {N | number | number[] | [number, number][]} padding
    * @returns {N | [number, number][] | S} one for each direction
    */
   #surroundings(padding) {
     const [name, { length: rank }] = [this.constructor.name, this.#window];
-    const isNamed = padding === 'valid' || (padding === 'same' && this.options.outputPadding === undefined);
+    const isNamed = padding === 'valid' || (padding === 'same' && this.#options.outputPadding === undefined);
     const named = isNamed ? /** @type {N} */ (padding) : zeros(name, padding, rank);
-    const isZeros = this.#mode === 'zeros';
-    this.options.padding = isZeros ? named : 0;
-    if (!isZeros) {
-      const reach = this.#window.map((n, d) => (n - 1) * this.options.dilation[d] + 1);
-      this.border = { sizes: zeros(name, named, rank, reach).toReversed().flat(), mode: this.#mode };
+    const mode = this.#mode;
+    this.#options = { ...this.#options, padding: mode === 'zeros' ? named : 0 };
+    if (mode !== 'zeros') {
+      const reach = this.#window.map((n, d) => (n - 1) * this.#options.dilation[d] + 1);
+      this.border = { sizes: zeros(name, named, rank, reach).toReversed().flat(), mode };
     }
     return typeof padding === 'number'
       ? /** @type {S} */ (new Array(rank).fill(padding))
@@ -125,7 +135,8 @@ class Convolution extends Module {
     return this.options.stride;
   }
   set stride(/** @type {number | S} */ stride) {
-    this.options.stride = /** @type {S} */ (each(this.constructor.name, 'stride', stride, 1, this.#window.length));
+    const own = /** @type {S} */ (each(this.constructor.name, 'stride', stride, 1, this.#window.length));
+    this.#options = { ...this.#options, stride: own };
   }
   /** What is added around x. @returns {N | [number, number][] | S} */
   get padding() {
@@ -139,7 +150,8 @@ class Convolution extends Module {
     return this.options.dilation;
   }
   set dilation(/** @type {number | S} */ dilation) {
-    this.options.dilation = /** @type {S} */ (each(this.constructor.name, 'dilation', dilation, 1, this.#window.length));
+    const own = /** @type {S} */ (each(this.constructor.name, 'dilation', dilation, 1, this.#window.length));
+    this.#options = { ...this.#options, dilation: own };
     this.padding = this.#padding;
   }
   /** x with what lies around it, unless that is zeros. @param {Tensor} x @returns {Tensor} */

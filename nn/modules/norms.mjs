@@ -4,6 +4,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ShapeError, show, within } from '../core/errors.mjs';
 import { ones, zeros } from '../api/functional.mjs';
 import { batchNorm, groupNorm, instanceNorm } from '../api/norms.mjs';
+import { track } from '../core/guards.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkLeast, checkOptions, flag } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
@@ -31,6 +32,8 @@ import { Module } from './module.mjs';
 
 /** What the normalizations by statistics of channels share. */
 class ChannelNorm extends Module {
+  #momentum;
+
   /**
    * @param {number} channels @param {NormOptions & RunningOptions & StatisticsOptions} options @param {boolean} by the defaults of both flags
    */
@@ -51,7 +54,15 @@ class ChannelNorm extends Module {
     this.running_var = /** @type {Tensor} */ (trackRunningStats ? unscoped(() => ones([channels])) : undefined);
     this.numFeatures = channels;
     this.eps = eps;
-    this.momentum = momentum;
+    this.#momentum = momentum;
+  }
+  /** The weight of a new batch in the running statistics. A compiled function is traced again where it was set. */
+  get momentum() {
+    return track(this, 'momentum', this.#momentum);
+  }
+  set momentum(momentum) {
+    checkLeast(this.constructor.name, 'momentum', momentum);
+    this.#momentum = momentum;
   }
   /** @returns {readonly string[]} */
   ignoredState() {
