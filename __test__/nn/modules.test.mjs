@@ -581,3 +581,25 @@ test('spectralNorm: largest singular values of 1, estimated as PyTorch does and 
   assert.throws(() => nn.utils.spectralNorm(new nn.Linear(2, 2), { dim: 2 }), /^ShapeError: spectralNorm: dimension 2/);
   assert.throws(() => nn.utils.removeSpectralNorm(nn.utils.weightNorm(new nn.Linear(2, 2))), /spectralNorm was not called/);
 });
+
+test('Sequential of modules by name, as of an OrderedDict: its names in files, its order, replaced, longer, compiled', async () => {
+  const named = new nn.Sequential({ first: new nn.Linear(3, 4), act: new nn.Tanh(), last: new nn.Linear(4, 2) });
+  assert.deepEqual(Object.keys(named.stateDict()), ['first.weight', 'first.bias', 'last.weight', 'last.bias']);
+  assert.deepEqual([named.length, named.at(-1), named.at(0), named.at(3)], [3, /** @type {any} */ (named).last, [...named][0], undefined]);
+  const plain = new nn.Sequential(new nn.Linear(3, 4), new nn.Tanh(), new nn.Linear(4, 2));
+  plain.loadStateDict(Object.fromEntries(Object.values(named.stateDict()).map((v, i) => [Object.keys(plain.stateDict())[i], v])));
+  const x = randn([5, 3]);
+  assert.deepEqual(await values(named.forward(x)), await values(plain.forward(x)));
+  const step = compile((/** @type {any} */ v) => named.forward(v));
+  assert.deepEqual(await values(step(x)), await values(plain.forward(x)));
+  /** @type {any} */ (named).act = new nn.ReLU();
+  named.push(new nn.Linear(2, 1));
+  assert.deepEqual([named.length, step(x).shape], [4, [5, 1]]);
+  assert.deepEqual(await values(step(x)), await values(named.forward(x)));
+  assert.match(String(named), /\(first\): Linear\(3, 4\)\n {2}\(act\): ReLU\(\)/);
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => new nn.Sequential(any([new nn.ReLU()])), /Sequential: expected modules, got an array: pass its elements/);
+  assert.throws(() => new nn.Sequential(any({ a: 1 })), /Sequential: expected a module as a, got 1/);
+  for (const name of ['forward', 'a.b', '0', 'length', ''])
+    assert.throws(() => new nn.Sequential({ [name]: new nn.ReLU() }), /Sequential: a name must be text without a point/, name);
+});
