@@ -375,7 +375,7 @@ test('a tensor of no dimensions keeps its shape beside numbers, and can be writt
 });
 
 test('tensor takes arrays of typed rows, of the type of these if it is one', async () => {
-  const of = async (/** @type {any} */ data, /** @type {any} */ options) => {
+  const of = async (/** @type {any} */ data, options = {}) => {
     const t = tensor(data, options);
     return [t.dtype, t.shape, [...(await t.toArray())]];
   };
