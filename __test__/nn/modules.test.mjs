@@ -603,3 +603,28 @@ test('Sequential of modules by name, as of an OrderedDict: its names in files, i
   for (const name of ['forward', 'a.b', '0', 'length', ''])
     assert.throws(() => new nn.Sequential({ [name]: new nn.ReLU() }), /Sequential: a name must be text without a point/, name);
 });
+
+test('padSequence: the example of PyTorch’s documentation, of numbers, with gradients', async () => {
+  const list = [25, 22, 15].map((n) => ones([n, 300]));
+  assert.deepEqual(nn.utils.padSequence(list, { batchFirst: false }).shape, [25, 3, 300]);
+  assert.deepEqual(nn.utils.padSequence(list).shape, [3, 25, 300]);
+  const ids = [[1, 2, 3], [4], [5, 6]].map((data) => tensor(data, { dtype: 'i32' }));
+  const padded = nn.utils.padSequence(ids, { paddingValue: -1 });
+  assert.deepEqual([padded.dtype, await values(padded)], ['i32', [1, 2, 3, 4, -1, -1, 5, 6, -1]]);
+  assert.deepEqual(await values(nn.utils.padSequence(ids, { batchFirst: false })), [1, 4, 5, 2, 0, 6, 3, 0, 0]);
+  const rows = [tensor([[1], [2]]).requiresGrad_(), tensor([[3]]).requiresGrad_()];
+  const weights = tensor([
+    [[1], [10]],
+    [[100], [1000]],
+  ]);
+  assert.deepEqual(await Promise.all(grad(nn.utils.padSequence(rows).mul(weights).sum(), rows).map(values)), [[1, 10], [100]]);
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => nn.utils.padSequence(any(ids[0])), /padSequence: expected an array of tensors, got Tensor/);
+  assert.throws(() => nn.utils.padSequence([]), /padSequence: expected at least one sequence/);
+  assert.throws(
+    () => nn.utils.padSequence([ones([2, 3]), ones([1, 4])]),
+    /padSequence: sequences \[2, 3\], f32, and \[1, 4\], f32, differ/,
+  );
+  assert.throws(() => nn.utils.padSequence([ids[0], ones([1])]), /padSequence: sequences \[3\], i32, and \[1\], f32, differ/);
+  assert.throws(() => nn.utils.padSequence([tensor(1)]), /padSequence: expected sequences \[steps, \.\.\.\], got \[\]/);
+});

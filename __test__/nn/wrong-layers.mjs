@@ -213,6 +213,7 @@ CALLS.push(['spectralNorm', nn.utils.spectralNorm, () => [new nn.Linear(2, 3), {
 CALLS.push(['removeSpectralNorm', nn.utils.removeSpectralNorm, () => [nn.utils.spectralNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['removeWeightNorm', nn.utils.removeWeightNorm, () => [nn.utils.weightNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
+CALLS.push(['padSequence', nn.utils.padSequence, () => [[m(), m()], { batchFirst: true, paddingValue: 1 }]]);
 CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);
 const linear = () => new nn.Linear(2, 2);
 CALLS.push(['EMA', (...a) => new /** @type {any} */ (optim.EMA)(...a), () => [linear(), { decay: 0.9 }]]);
