@@ -628,3 +628,50 @@ test('padSequence: the example of PyTorch’s documentation, of numbers, with gr
   assert.throws(() => nn.utils.padSequence([ids[0], ones([1])]), /padSequence: sequences \[3\], i32, and \[1\], f32, differ/);
   assert.throws(() => nn.utils.padSequence([tensor(1)]), /padSequence: expected sequences \[steps, \.\.\.\], got \[\]/);
 });
+
+test('recurrent layers of one layer take and give states [1, batch, hidden], as PyTorch has them', async () => {
+  const x = randn([2, 4, 3]);
+  const h = randn([1, 2, 5]);
+  const c = randn([1, 2, 5]);
+  for (const kind of /** @type {const} */ (['GRU', 'RNN'])) {
+    const layer = new nn[kind](3, 5);
+    const [y, last] = layer.forward(x, h);
+    const [y2, last2] = layer.forward(x, h.squeeze(0));
+    assert.deepEqual(
+      [last.shape, last2.shape],
+      [
+        [1, 2, 5],
+        [2, 5],
+      ],
+      kind,
+    );
+    assert.deepEqual([await values(y), await values(last)], [await values(y2), await values(last2)], kind);
+    assert.throws(
+      () => layer.forward(x, randn([2, 2, 5])),
+      new RegExp(`^ShapeError: ${kind}: expected a state \\[2, 5\\], got \\[2, 2, 5\\]`),
+    );
+  }
+  const layer = new nn.LSTM(3, 5);
+  const [y, [a, b]] = layer.forward(x, [h, c]);
+  const [y2, [a2, b2]] = layer.forward(x, [h.squeeze(0), c.squeeze(0)]);
+  assert.deepEqual(
+    [a.shape, b.shape, a2.shape],
+    [
+      [1, 2, 5],
+      [1, 2, 5],
+      [2, 5],
+    ],
+  );
+  for (const [own, other] of [
+    [y, y2],
+    [a, a2],
+    [b, b2],
+  ])
+    assert.deepEqual(await values(own), await values(other));
+  const [, [next]] = layer.forward(x, [a, b]);
+  assert.deepEqual(next.shape, [1, 2, 5], 'carried on');
+  assert.throws(() => layer.forward(x, [h, c.squeeze(0)]), /LSTM: expected a state \[2, 5\], got \[1, 2, 5\]/);
+  assert.throws(() => layer.forward(x, /** @type {any} */ (h)), /LSTM: the state must be two tensors/);
+  assert.throws(() => new nn.GRUCell(3, 5).forward(randn([2, 3]), h), /GRUCell: expected a state \[2, 5\], got \[1, 2, 5\]/);
+  assert.deepEqual(new nn.GRU(3, 5, { bidirectional: true }).forward(x, randn([2, 2, 5]))[1].shape, [2, 2, 5]);
+});
