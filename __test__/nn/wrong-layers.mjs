@@ -1,6 +1,6 @@
 // Calls of public functions that are right: losses, norms and layers.
 
-import { nn, ones, optim, tensor } from '../../nn/index.mjs';
+import { distributions, nn, ones, optim, tensor } from '../../nn/index.mjs';
 
 const m = () => ones([2, 3]);
 const ids = () => tensor(Int32Array.of(0, 1));
@@ -137,7 +137,7 @@ export const OPTIMIZERS = {
 };
 
 /** Objects of functions, whose names are none of functions. */
-export const NAMES = ['schedules', 'utils'];
+export const NAMES = ['schedules', 'utils', 'distributions'];
 /** Other calls, as `add` of wrong.mjs takes them. @type {[string | string[], (...args: any[]) => any, () => any[], string[]?][]} */
 export const CALLS = [];
 
@@ -213,6 +213,16 @@ CALLS.push(['spectralNorm', nn.utils.spectralNorm, () => [new nn.Linear(2, 3), {
 CALLS.push(['removeSpectralNorm', nn.utils.removeSpectralNorm, () => [nn.utils.spectralNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['removeWeightNorm', nn.utils.removeWeightNorm, () => [nn.utils.weightNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
+const spread = () => new distributions.Normal(m(), 1);
+for (const [name, args] of /** @type {[string, () => any[]][]} */ ([
+  ['Categorical', () => [{ probs: m() }]],
+  ['Bernoulli', () => [{ logits: m() }]],
+  ['Normal', () => [m(), m()]],
+  ['Uniform', () => [m(), m()]],
+  ['Independent', () => [spread(), 1]],
+]))
+  CALLS.push([name, (...own) => new /** @type {any} */ (distributions)[name](...own), args]);
+CALLS.push(['klDivergence', distributions.klDivergence, () => [spread(), spread()]]);
 CALLS.push(['padSequence', nn.utils.padSequence, () => [[m(), m()], { batchFirst: true, paddingValue: 1 }]]);
 CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);
 const linear = () => new nn.Linear(2, 2);

@@ -109,7 +109,7 @@ export class GRU extends Recurrent {
    */
   forward(x, state) {
     return within('GRU', () => {
-      const [y, [last]] = asGiven(this, state && [state], (states) => {
+      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
         const [own, after] = gru(x, states?.[0], this.flat(), this.options);
         return [own, [after]];
       });
@@ -158,7 +158,7 @@ export class RNN extends Recurrent {
   forward(x, state) {
     const { nonlinearity } = this;
     return within('RNN', () => {
-      const [y, [last]] = asGiven(this, state && [state], (states) => {
+      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
         const [own, after] = rnn(x, states?.[0], this.flat(), { ...this.options, nonlinearity });
         return [own, [after]];
       });
