@@ -26,6 +26,8 @@ export { cat, full, ones, stack, zeros } from './api/functional.mjs';
 export { init, memory, reset } from './core/runtime.mjs';
 export { setFloat32MatmulPrecision } from './core/precision.mjs';
 export { scope } from './core/scope.mjs';
+/** Distributions as objects. */
+export * as distributions from './api/probability.mjs';
 export { manualSeed, rand, randn } from './api/random.mjs';
 export { ArgumentError, ShapeError, UsageError } from './core/errors.mjs';
 export * as nn from './modules/index.mjs';

@@ -77,6 +77,14 @@ export const REASONS = [
     'Bases and parts of other classes, or sizes that are found at the first call',
   ],
   [
+    /Transform(ed)?(Distribution)?$|^(biject_to|register_kl|transform_to|identity_transform)$/,
+    'Transformed distributions: take `logProb` of what was drawn, and subtract the logarithm of the derivative',
+  ],
+  [
+    /^(Beta|Binomial|Chi2|Dirichlet|FisherSnedecor|GeneralizedPareto|LKJCholesky|Poisson|StudentT|VonMises|Wishart)$|^(Continuous|Half|Inverse|Kumara|LogisticN|LowRank|Mixture|Negative|OneHotC|RelaxedB|ExponentialF)/,
+    'Distributions that no model asked for so far',
+  ],
+  [
     /LR$|LRScheduler|Scheduler|WarmRestarts|OnPlateau|^swa_utils$/,
     'Other schedules are functions of the step, as those of `optim.schedules` are, or `optimizer.lr = …`',
   ],
@@ -100,7 +108,7 @@ function members() {
 }
 
 const TOP = table(
-  Object.keys(exported).filter((name) => !/^(F|nn|optim)$/.test(name)),
+  Object.keys(exported).filter((name) => !/^(F|nn|optim|distributions)$/.test(name)),
   '',
 );
 const F = table(Object.keys(exported.F), 'F.');
@@ -108,6 +116,7 @@ const LINALG = table(Object.keys(exported.F.linalg), 'F.linalg.');
 const METHODS = table(members(), 'x.');
 const NN = table(Object.keys(exported.nn), 'nn.');
 const OPTIM = table(Object.keys(exported.optim), 'optim.');
+const DISTRIBUTIONS = table(Object.keys(exported.distributions), 'distributions.');
 
 /** Where a name may be, by the part of the other library. @type {Record<string, Map<string, string>[]>} */
 const PLACES = {
@@ -116,6 +125,7 @@ const PLACES = {
   'torch.linalg': [LINALG],
   'torch.nn.functional': [F],
   'torch.nn': [NN],
+  'torch.distributions': [DISTRIBUTIONS],
   'torch.optim': [OPTIM],
   'torch.optim.lr_scheduler': [OPTIM],
 };

@@ -373,3 +373,22 @@ test('a tensor of no dimensions keeps its shape beside numbers, and can be writt
   assert.deepEqual([y.shape, await y.item()], [[], 8]);
   assert.equal(await y.copy_(tensor([1, 2]).sum()).item(), 3);
 });
+
+test('tensor takes arrays of typed rows, of the type of these if it is one', async () => {
+  const of = async (/** @type {any} */ data, options = {}) => {
+    const t = tensor(data, options);
+    return [t.dtype, t.shape, [...(await t.toArray())]];
+  };
+  assert.deepEqual(await of([Float32Array.of(1, 2.5), Float32Array.of(3, 4)]), ['f32', [2, 2], [1, 2.5, 3, 4]]);
+  assert.deepEqual(await of([[Int32Array.of(1, 2)], [Int32Array.of(3, -4)]]), ['i32', [2, 1, 2], [1, 2, 3, -4]]);
+  assert.deepEqual(await of([BigInt64Array.of(2n ** 40n)]), ['i64', [1, 1], [2n ** 40n]]);
+  assert.deepEqual(await of([Uint8Array.of(1, 255)], { dtype: 'u8' }), ['u8', [1, 2], [1, 255]]);
+  assert.deepEqual(await of([Int32Array.of(1, 2), [3, 4.5]]), ['f32', [2, 2], [1, 2, 3, 4.5]], 'of two types');
+  assert.deepEqual(await of([Int32Array.of(1), Float64Array.of(2.5)]), ['f32', [2, 1], [1, 2.5]], 'of two types');
+  assert.deepEqual(await of([new Int32Array(0), new Int32Array(0)]), ['i32', [2, 0], []]);
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => tensor([Float32Array.of(1, 2), Float32Array.of(3)]), /nested arrays have unequal lengths: 1 and 2 in dimension 1/);
+  assert.throws(() => tensor([Float32Array.of(1), 2]), /nested arrays have unequal depths: 2 in dimension 1/);
+  assert.throws(() => tensor([1, Float32Array.of(1)]), /nested arrays have unequal lengths: 1 and a number in dimension 1/);
+  assert.throws(() => tensor(any([new BigUint64Array(1)])), /tensor: a BigUint64Array: 64-bit integers are signed here/);
+});

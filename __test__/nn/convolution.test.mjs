@@ -8,7 +8,7 @@ import { eachTerm } from '../lib/convolution.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { size as volume, x } from './inputs.mjs';
-import { initDevice, poison } from './setup.mjs';
+import { initDevice, poison, values } from './setup.mjs';
 
 before(() => {
   initDevice();
@@ -223,4 +223,39 @@ test('what does not fit says so', () => {
     [() => new nn.Conv2d(3, 4, 1, { groups: 2 }), /Conv2d: 3 inputs and 4 outputs are not multiples of 2 groups/],
   ]))
     assert.throws(run, message);
+});
+
+test('layers say their sizes by the names of PyTorch; stride, padding and dilation of a convolution can be set', async () => {
+  const x = randn([2, 3, 9, 8]);
+  const layer = new nn.Conv2d(3, 6, [3, 2], { stride: 2, padding: [1, 0], groups: 3 });
+  const { inChannels, outChannels, kernelSize, stride, padding, dilation, groups } = layer;
+  assert.deepEqual(
+    { inChannels, outChannels, kernelSize, stride, padding, dilation, groups },
+    { inChannels: 3, outChannels: 6, kernelSize: [3, 2], stride: [2, 2], padding: [1, 0], dilation: [1, 1], groups: 3 },
+  );
+  // What a subclass with weights of its own calls.
+  const own = F.conv2d(x, layer.weight, layer.bias, { stride, padding, dilation, groups });
+  assert.deepEqual(await values(own), await values(layer.forward(x)));
+  for (const paddingMode of /** @type {const} */ (['zeros', 'reflect'])) {
+    for (const padding of /** @type {('same' | [number, number])[]} */ (['same', [2, 1]])) {
+      const set = new nn.Conv2d(3, 6, 3, { paddingMode });
+      const made = new nn.Conv2d(3, 6, 3, { paddingMode, padding, dilation: 2 });
+      set.loadStateDict(made.stateDict());
+      set.padding = padding;
+      set.dilation = 2;
+      assert.deepEqual([set.padding, set.dilation], [padding, [2, 2]]);
+      assert.deepEqual(await values(set.forward(x)), await values(made.forward(x)), `${paddingMode} ${padding}`);
+      if (padding === 'same') continue;
+      set.stride = [1, 2];
+      assert.deepEqual(set.forward(x).shape, made.forward(x).shape.with(3, Math.ceil(made.forward(x).shape[3] / 2)));
+    }
+  }
+  assert.throws(() => void (layer.stride = 0), /Conv2d: stride must be an integer of at least 1/);
+  assert.throws(() => void (layer.padding = /** @type {any} */ ('full')), /Conv2d: padding must be 'same', 'valid' or integers, got full/);
+  const [linear, table, norm, groupNorm] = [new nn.Linear(3, 5), new nn.Embedding(7, 4), new nn.BatchNorm2d(3), new nn.GroupNorm(2, 4)];
+  assert.deepEqual([linear.inFeatures, linear.outFeatures, table.numEmbeddings, table.embeddingDim], [3, 5, 7, 4]);
+  assert.deepEqual([norm.numFeatures, groupNorm.numGroups, groupNorm.numChannels], [3, 2, 4]);
+  const [rnn, pool] = [new nn.LSTM(3, 4), new nn.MaxPool2d(3, { padding: 1 })];
+  assert.deepEqual([rnn.inputSize, rnn.hiddenSize, pool.kernelSize, pool.stride, pool.padding], [3, 4, [3, 3], [3, 3], [1, 1]]);
+  assert.deepEqual(new nn.LayerNorm(4).normalizedShape, [4]);
 });

@@ -319,3 +319,45 @@ test('an index of smaller sizes than the tensor’s, and a larger source, as in 
   assert.deepEqual(await values(leaves[0].grad), new Array(12).fill(1));
   assert.equal(await leaves[1].grad?.sum().item(), 2);
 });
+
+test('at with index tensors is x[i, j] of PyTorch: they broadcast, numbers stand among them, and gradients are added up', async () => {
+  const w = x().requiresGrad_();
+  assert.deepEqual(await values(w.at(ids([0, 1, 1]), ids([2, -1, 0]))), [3, 6, 4]);
+  assert.deepEqual(await w.at(ids([[0, 1]])).toNested(), [
+    [
+      [1, 2, 3],
+      [4, 5, 6],
+    ],
+  ]);
+  assert.deepEqual(await values(w.at(1, ids([0, 2]))), [4, 6]);
+  assert.deepEqual(await w.at(ids([[1], [0]]), ids([0, 2])).toNested(), [
+    [4, 6],
+    [1, 3],
+  ]);
+  assert.deepEqual(await values(w.T.at(tensor([1n, 2n]), -1)), [5, 6], 'a view, by i64');
+  assert.deepEqual(await values(w.at(ids([0, 5, 0]), ids([2, 1, 3]))), [3, 0, 0], 'out of range');
+  assert.deepEqual(await values(grad(w.at(ids([0, 0, 1]), ids([1, 1, 4])).sum(), [w])[0]), [0, 2, 0, 0, 0, 0]);
+  const pick = compile((/** @type {Tensor} */ own, /** @type {Tensor} */ i, /** @type {Tensor} */ j) => own.at(i, j).mul(2));
+  for (const j of [0, 2]) assert.deepEqual(await values(pick(x(), ids([1, 0]), ids([j, 1]))), [2 * (4 + j), 4]);
+  assert.deepEqual(
+    await values(
+      w
+        .detach()
+        .to('i64')
+        .at(ids([1]), ids([0])),
+    ),
+    [4n],
+  );
+  assert.deepEqual(
+    [zeros([0, 3]).at(ids([0])).shape, zeros([2, 0, 3]).at(ids([0, 1, 1])).shape],
+    [
+      [1, 3],
+      [3, 0, 3],
+    ],
+  );
+  assert.throws(() => w.at(tensor([true, false])), /at: how many elements a mask chooses is not known: use await x\.maskedSelect\(mask\)/);
+  assert.throws(() => w.at(tensor([1, 2])), /at: the index must be i32 or u32, got f32/);
+  assert.throws(() => w.at(ids([0, 1]), ids([0, 1, 2])), /at: \[2\] and \[3\] do not broadcast/);
+  assert.throws(() => w.at(2, ids([0])), /at: index 2 is out of range for \[2, 3\]/);
+  assert.throws(() => w.at(ids([0]), 3), /at: index 3 is out of range for dimension 1 of \[2, 3\]/);
+});

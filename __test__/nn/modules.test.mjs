@@ -581,3 +581,97 @@ test('spectralNorm: largest singular values of 1, estimated as PyTorch does and 
   assert.throws(() => nn.utils.spectralNorm(new nn.Linear(2, 2), { dim: 2 }), /^ShapeError: spectralNorm: dimension 2/);
   assert.throws(() => nn.utils.removeSpectralNorm(nn.utils.weightNorm(new nn.Linear(2, 2))), /spectralNorm was not called/);
 });
+
+test('Sequential of modules by name, as of an OrderedDict: its names in files, its order, replaced, longer, compiled', async () => {
+  const named = new nn.Sequential({ first: new nn.Linear(3, 4), act: new nn.Tanh(), last: new nn.Linear(4, 2) });
+  assert.deepEqual(Object.keys(named.stateDict()), ['first.weight', 'first.bias', 'last.weight', 'last.bias']);
+  assert.deepEqual([named.length, named.at(-1), named.at(0), named.at(3)], [3, /** @type {any} */ (named).last, [...named][0], undefined]);
+  const plain = new nn.Sequential(new nn.Linear(3, 4), new nn.Tanh(), new nn.Linear(4, 2));
+  plain.loadStateDict(Object.fromEntries(Object.values(named.stateDict()).map((v, i) => [Object.keys(plain.stateDict())[i], v])));
+  const x = randn([5, 3]);
+  assert.deepEqual(await values(named.forward(x)), await values(plain.forward(x)));
+  const step = compile((/** @type {any} */ v) => named.forward(v));
+  assert.deepEqual(await values(step(x)), await values(plain.forward(x)));
+  /** @type {any} */ (named).act = new nn.ReLU();
+  named.push(new nn.Linear(2, 1));
+  assert.deepEqual([named.length, step(x).shape], [4, [5, 1]]);
+  assert.deepEqual(await values(step(x)), await values(named.forward(x)));
+  assert.match(String(named), /\(first\): Linear\(3, 4\)\n {2}\(act\): ReLU\(\)/);
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => new nn.Sequential(any([new nn.ReLU()])), /Sequential: expected modules, got an array: pass its elements/);
+  assert.throws(() => new nn.Sequential(any({ a: 1 })), /Sequential: expected a module as a, got 1/);
+  for (const name of ['forward', 'a.b', '0', 'length', ''])
+    assert.throws(() => new nn.Sequential({ [name]: new nn.ReLU() }), /Sequential: a name must be text without a point/, name);
+});
+
+test('padSequence: the example of PyTorch’s documentation, of numbers, with gradients', async () => {
+  const list = [25, 22, 15].map((n) => ones([n, 300]));
+  assert.deepEqual(nn.utils.padSequence(list, { batchFirst: false }).shape, [25, 3, 300]);
+  assert.deepEqual(nn.utils.padSequence(list).shape, [3, 25, 300]);
+  const ids = [[1, 2, 3], [4], [5, 6]].map((data) => tensor(data, { dtype: 'i32' }));
+  const padded = nn.utils.padSequence(ids, { paddingValue: -1 });
+  assert.deepEqual([padded.dtype, await values(padded)], ['i32', [1, 2, 3, 4, -1, -1, 5, 6, -1]]);
+  assert.deepEqual(await values(nn.utils.padSequence(ids, { batchFirst: false })), [1, 4, 5, 2, 0, 6, 3, 0, 0]);
+  const rows = [tensor([[1], [2]]).requiresGrad_(), tensor([[3]]).requiresGrad_()];
+  const weights = tensor([
+    [[1], [10]],
+    [[100], [1000]],
+  ]);
+  assert.deepEqual(await Promise.all(grad(nn.utils.padSequence(rows).mul(weights).sum(), rows).map(values)), [[1, 10], [100]]);
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => nn.utils.padSequence(any(ids[0])), /padSequence: expected an array of tensors, got Tensor/);
+  assert.throws(() => nn.utils.padSequence([]), /padSequence: expected at least one sequence/);
+  assert.throws(
+    () => nn.utils.padSequence([ones([2, 3]), ones([1, 4])]),
+    /padSequence: sequences \[2, 3\], f32, and \[1, 4\], f32, differ/,
+  );
+  assert.throws(() => nn.utils.padSequence([ids[0], ones([1])]), /padSequence: sequences \[3\], i32, and \[1\], f32, differ/);
+  assert.throws(() => nn.utils.padSequence([tensor(1)]), /padSequence: expected sequences \[steps, \.\.\.\], got \[\]/);
+});
+
+test('recurrent layers of one layer take and give states [1, batch, hidden], as PyTorch has them', async () => {
+  const x = randn([2, 4, 3]);
+  const h = randn([1, 2, 5]);
+  const c = randn([1, 2, 5]);
+  for (const kind of /** @type {const} */ (['GRU', 'RNN'])) {
+    const layer = new nn[kind](3, 5);
+    const [y, last] = layer.forward(x, h);
+    const [y2, last2] = layer.forward(x, h.squeeze(0));
+    assert.deepEqual(
+      [last.shape, last2.shape],
+      [
+        [1, 2, 5],
+        [2, 5],
+      ],
+      kind,
+    );
+    assert.deepEqual([await values(y), await values(last)], [await values(y2), await values(last2)], kind);
+    assert.throws(
+      () => layer.forward(x, randn([2, 2, 5])),
+      new RegExp(`^ShapeError: ${kind}: expected a state \\[2, 5\\], got \\[2, 2, 5\\]`),
+    );
+  }
+  const layer = new nn.LSTM(3, 5);
+  const [y, [a, b]] = layer.forward(x, [h, c]);
+  const [y2, [a2, b2]] = layer.forward(x, [h.squeeze(0), c.squeeze(0)]);
+  assert.deepEqual(
+    [a.shape, b.shape, a2.shape],
+    [
+      [1, 2, 5],
+      [1, 2, 5],
+      [2, 5],
+    ],
+  );
+  for (const [own, other] of [
+    [y, y2],
+    [a, a2],
+    [b, b2],
+  ])
+    assert.deepEqual(await values(own), await values(other));
+  const [, [next]] = layer.forward(x, [a, b]);
+  assert.deepEqual(next.shape, [1, 2, 5], 'carried on');
+  assert.throws(() => layer.forward(x, [h, c.squeeze(0)]), /LSTM: expected a state \[2, 5\], got \[1, 2, 5\]/);
+  assert.throws(() => layer.forward(x, /** @type {any} */ (h)), /LSTM: the state must be two tensors/);
+  assert.throws(() => new nn.GRUCell(3, 5).forward(randn([2, 3]), h), /GRUCell: expected a state \[2, 5\], got \[1, 2, 5\]/);
+  assert.deepEqual(new nn.GRU(3, 5, { bidirectional: true }).forward(x, randn([2, 2, 5]))[1].shape, [2, 2, 5]);
+});

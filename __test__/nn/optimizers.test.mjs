@@ -226,6 +226,7 @@ const betas = [0.9, 0.999];
 const CASES = [
   ['Adam', {}, adam, { lr: 1e-3, betas, eps: 1e-8 }],
   ['Adam', { amsgrad: true, lr: 0.1, betas: [0.8, 0.5] }, adam, { eps: 1e-8 }],
+  ['AdamW', { amsgrad: true, lr: 0.1, betas: [0.8, 0.5] }, adamw, { eps: 1e-8, weightDecay: 0.01 }],
   ['Adam', { betas: [0, 0.9] }, adam, { lr: 1e-3, eps: 1e-8 }],
   ['NAdam', { betas: [0, 0.9] }, nadam, { lr: 2e-3, eps: 1e-8, momentumDecay: 4e-3 }],
   ['Adamax', {}, adamax, { lr: 2e-3, betas, eps: 1e-8 }],
@@ -454,6 +455,12 @@ test('schedules: the factors, on the device, eager and compiled', async () => {
     [s.linear(4, { to: 0.2 }), [1, 0.8, 0.6, 0.4, 0.2, 0.2]],
     [s.linear(2, { from: 0.5, to: 1 }), [0.5, 0.75, 1, 1]],
     [s.cosine(4, { to: 0.1 }), [0, 1, 2, 3, 4, 4].map((t) => 0.1 + 0.9 * half(t / 4))],
+    [s.cosineRestarts(4), [0, 1, 2, 3, 0, 1, 2].map((t) => half(t / 4))],
+    // As CosineAnnealingWarmRestarts(T_0=3, T_mult=2): periods of 3, 6 and 12 steps.
+    [
+      s.cosineRestarts(3, { mult: 2, to: 0.1 }),
+      [0, 1 / 3, 2 / 3, 0, 1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6, 0, 1 / 12].map((t) => 0.1 + 0.9 * half(t)),
+    ],
     [s.polynomial(4, { power: 2 }), [1, 0.5625, 0.25, 0.0625, 0, 0]],
     [s.step(2, { gamma: 0.5 }), [1, 1, 0.5, 0.5, 0.25]],
     [s.multiStep([1, 3], { gamma: 0.5 }), [1, 0.5, 0.5, 0.25, 0.25]],
@@ -475,7 +482,7 @@ test('schedules: the factors, on the device, eager and compiled', async () => {
       String(schedule),
     );
   }
-  for (const [schedule, factors] of [list[1], list[3], list[8], list[13]]) {
+  for (const [schedule, factors] of [list[1], list[3], list[5], list[10], list[15]]) {
     for (const compiled of [false, true]) assertClose(await ratesOf(schedule, factors.length, compiled), factors, 1e-5, String(schedule));
   }
   const weights = () => [new nn.Parameter(tensor([1]))];
@@ -485,6 +492,57 @@ test('schedules: the factors, on the device, eager and compiled', async () => {
   );
   assert.throws(() => s.cosine(0), /cosine: total must be an integer from 1/);
   assert.throws(() => s.sequential([s.constant(), s.constant()], []), /sequential: milestones must be an array of 1 steps/);
+});
+
+test('ReduceLROnPlateau: the rates of PyTorch 2.15, of all groups, in a compiled step too; continued', async () => {
+  /** @type {[any, number[], number[]][]} */
+  const list = [
+    [{ patience: 1, factor: 0.5 }, [1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.81], [1, 1, 1, 0.5, 0.5, 0.25, 0.25, 0.25]],
+    [
+      { mode: 'max', patience: 0, cooldown: 2, minLr: 0.03 },
+      [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2],
+      [1, 0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03],
+    ],
+    [
+      { threshold: 0.1, thresholdMode: 'abs', patience: 2, factor: 0.5 },
+      [1, 0.95, 0.92, 0.91, 0.7, NaN, 0.65, 0.65],
+      [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25],
+    ],
+  ];
+  const parameters = [0, 1].map(() => new nn.Parameter(tensor([0])));
+  const opt = new optim.SGD([{ params: [parameters[0]] }, { params: [parameters[1]], lr: 2 }], { lr: 1 });
+  const step = compile(() => {
+    parameters[0].add(parameters[1]).sum().backward();
+    opt.step();
+  });
+  for (const [options, metrics, rates] of list) {
+    opt.groups[0].lr = 1;
+    opt.groups[1].lr = 2;
+    let plateau = new optim.ReduceLROnPlateau(opt, options);
+    for (const [i, metric] of metrics.entries()) {
+      const before = opt.lr;
+      assert.equal(plateau.step(metric), rates[i] < before);
+      assertClose([opt.lr, opt.groups[1].lr], [rates[i], options.minLr && rates[i] < 0.1 ? 0.03 : 2 * rates[i]], 1e-9, `${i}`);
+      const state = structuredClone(plateau.stateDict());
+      plateau = new optim.ReduceLROnPlateau(opt, options);
+      plateau.loadStateDict(state);
+    }
+    const [old] = await values(parameters[0]);
+    step();
+    assertClose([old - (await parameters[0].item())], [opt.lr], 1e-6, 'the compiled step reads it');
+  }
+  const any = (/** @type {any} */ v) => v;
+  const plateau = new optim.ReduceLROnPlateau(opt);
+  assert.throws(
+    () => plateau.step(any(tensor(1))),
+    /ReduceLROnPlateau\.step: expected a number, as await loss\.item\(\) gives, got Tensor/,
+  );
+  assert.throws(() => plateau.loadStateDict(any({ best: 1 })), /ReduceLROnPlateau\.loadStateDict: expected what stateDict\(\) returns/);
+  assert.throws(() => new optim.ReduceLROnPlateau(any(parameters)), /ReduceLROnPlateau: expected an optimizer with groups, got \[ Tensor/);
+  assert.throws(() => new optim.ReduceLROnPlateau(opt, any({ mode: 'least' })), /mode must be 'min' or 'max', got least/);
+  assert.throws(() => new optim.ReduceLROnPlateau(opt, { factor: 1 }), /factor must be in \[0, 1\), got 1/);
+  assert.throws(() => new optim.ReduceLROnPlateau(opt, any({ min_lr: 1 })), /unknown option min_lr; the options are mode, factor/);
+  opt.dispose();
 });
 
 test('a schedule of a group, and the rate that is set, are used by any optimizer', async () => {

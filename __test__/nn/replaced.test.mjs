@@ -213,3 +213,32 @@ test('a compiled step does not outlive its optimizer', async () => {
   assert.throws(step, /step: the optimizer was disposed of/);
   assert.deepEqual(await values(p), before);
 });
+
+test('a compiled function notices dropout, momentum, stride and padding that were set', async () => {
+  const x = randn([4, 2, 6, 6]);
+  const model = new nn.Sequential(new nn.Conv2d(2, 3, 3, { paddingMode: 'reflect' }), new nn.BatchNorm2d(3), new nn.Dropout(0.5));
+  const [conv, norm, dropout] = model;
+  const step = compile((/** @type {any} */ v) => model.forward(v));
+  step(x);
+  dropout.p = 0;
+  norm.momentum = 1;
+  const y = step(x);
+  // With a momentum of 1 the running mean is that of the batch, which is what was subtracted.
+  const plain = conv.forward(x);
+  const near = async (/** @type {any} */ a, /** @type {any} */ b) => F.allclose(a, b, { rtol: 1e-5, atol: 1e-5 });
+  assert.ok(await near(norm.running_mean, plain.mean([0, 2, 3])));
+  assert.ok(
+    await near(y, plain.sub(plain.mean([0, 2, 3], true)).div(F.sqrt(F.var(plain, [0, 2, 3], { correction: 0, keepdim: true }).add(1e-5)))),
+  );
+  conv.stride = 2;
+  assert.deepEqual(step(x).shape, [4, 3, 2, 2]);
+  conv.padding = 1;
+  assert.deepEqual(step(x).shape, [4, 3, 3, 3]);
+  conv.dilation = 2;
+  assert.deepEqual(step(x).shape, [4, 3, 2, 2]);
+  const before = step.explain().length;
+  step(x);
+  assert.equal(step.explain().length, before, 'and is not traced again without a change');
+  assert.throws(() => void (dropout.p = 1), /Dropout: p must be in \[0, 1\), got 1/);
+  assert.throws(() => void (norm.momentum = -1), /BatchNorm2d: momentum must be a number of at least 0, got -1/);
+});

@@ -1,6 +1,6 @@
 // Calls of public functions that are right: losses, norms and layers.
 
-import { nn, ones, optim, tensor } from '../../nn/index.mjs';
+import { distributions, nn, ones, optim, tensor } from '../../nn/index.mjs';
 
 const m = () => ones([2, 3]);
 const ids = () => tensor(Int32Array.of(0, 1));
@@ -120,6 +120,7 @@ const betas = { betas: [0.9, 0.99], eps: 1e-8 };
 /** Optimizers: their own options. @type {Record<string, object>} */
 export const OPTIMIZERS = {
   Adam: { ...betas, amsgrad: true },
+  AdamW: { ...betas, amsgrad: true },
   Adamax: betas,
   NAdam: { ...betas, momentumDecay: 0.1, decoupledWeightDecay: true },
   RAdam: { ...betas, decoupledWeightDecay: true },
@@ -136,7 +137,7 @@ export const OPTIMIZERS = {
 };
 
 /** Objects of functions, whose names are none of functions. */
-export const NAMES = ['schedules', 'utils'];
+export const NAMES = ['schedules', 'utils', 'distributions'];
 /** Other calls, as `add` of wrong.mjs takes them. @type {[string | string[], (...args: any[]) => any, () => any[], string[]?][]} */
 export const CALLS = [];
 
@@ -146,6 +147,14 @@ CALLS.push([
   () => [
     [new nn.Parameter(m())],
     { lr: 1, maxIter: 2, maxEval: 3, toleranceGrad: 1e-7, toleranceChange: 1e-9, historySize: 5, lineSearchFn: 'strong_wolfe' },
+  ],
+]);
+CALLS.push([
+  'ReduceLROnPlateau',
+  (own, options) => new optim.ReduceLROnPlateau(own, options),
+  () => [
+    new optim.SGD([new nn.Parameter(m())], { lr: 1 }),
+    { mode: 'max', factor: 0.5, patience: 1, threshold: 0.1, thresholdMode: 'abs', cooldown: 1, minLr: 0.1, eps: 0.1 },
   ],
 ]);
 /** @type {nn.Parameter | undefined} */
@@ -163,6 +172,7 @@ for (const [name, args] of /** @type {[string, () => any[]][]} */ ([
   ['constant', () => [0.5]],
   ['linear', () => [9, { from: 1, to: 0 }]],
   ['cosine', () => [9, { to: 0.1 }]],
+  ['cosineRestarts', () => [9, { mult: 2, to: 0.1 }]],
   ['polynomial', () => [9, { power: 2, to: 0.1 }]],
   ['step', () => [9, { gamma: 0.1 }]],
   ['multiStep', () => [[2, 9], { gamma: 0.1 }]],
@@ -203,6 +213,17 @@ CALLS.push(['spectralNorm', nn.utils.spectralNorm, () => [new nn.Linear(2, 3), {
 CALLS.push(['removeSpectralNorm', nn.utils.removeSpectralNorm, () => [nn.utils.spectralNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['removeWeightNorm', nn.utils.removeWeightNorm, () => [nn.utils.weightNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
+const spread = () => new distributions.Normal(m(), 1);
+for (const [name, args] of /** @type {[string, () => any[]][]} */ ([
+  ['Categorical', () => [{ probs: m() }]],
+  ['Bernoulli', () => [{ logits: m() }]],
+  ['Normal', () => [m(), m()]],
+  ['Uniform', () => [m(), m()]],
+  ['Independent', () => [spread(), 1]],
+]))
+  CALLS.push([name, (...own) => new /** @type {any} */ (distributions)[name](...own), args]);
+CALLS.push(['klDivergence', distributions.klDivergence, () => [spread(), spread()]]);
+CALLS.push(['padSequence', nn.utils.padSequence, () => [[m(), m()], { batchFirst: true, paddingValue: 1 }]]);
 CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);
 const linear = () => new nn.Linear(2, 2);
 CALLS.push(['EMA', (...a) => new /** @type {any} */ (optim.EMA)(...a), () => [linear(), { decay: 0.9 }]]);

@@ -607,6 +607,40 @@ export function maskedScatter(x, mask, source) {
 }
 
 /**
+ * The rows that indices of the first dimensions name, of the tensor as rows of its other dimensions; below 0 where one is out of range.
+ * @param {readonly number[]} shape @param {Tensor[]} indices i32, which broadcast @returns {Tensor} i32, of the indices' common shape
+ */
+function placesOf(shape, indices) {
+  let place = F.zeros([], { dtype: 'i32' });
+  indices.forEach((index, d) => {
+    place = apply(sorts.nextPlace, [place, index], { size: shape[d] });
+  });
+  return place;
+}
+
+/**
+ * The elements at index tensors, one for each of the first dimensions, as x[i, j] in PyTorch; numbers stand for themselves.
+ * @param {Tensor} x @param {(Tensor | number)[]} indices at most as many as dimensions; numbers are in range
+ * @returns {Tensor} of the indices' common shape, then the other dimensions of x; 0 where an index is out of range
+ */
+export function elementsAt(x, indices) {
+  const { shape } = x;
+  const own = indices.map((index) => {
+    if (typeof index === 'number') return F.full([], index, { dtype: 'i32' });
+    if (index.dtype === 'bool')
+      throw new ArgumentError('at', 'how many elements a mask chooses is not known: use await x.maskedSelect(mask), or F.where');
+    return signedIndexOf('at', index);
+  });
+  return within('at', () => {
+    const common = broadcastShapes('at', ...own.map((index) => index.shape));
+    const inner = shape.slice(indices.length);
+    const rows = F.reshape(x, [sizeOf(shape.slice(0, indices.length)), sizeOf(inner)]);
+    const place = F.reshape(F.expand(placesOf(shape, own), common), [-1]);
+    return F.reshape(indexSelect(rows, 0, place), [...common, ...inner]);
+  });
+}
+
+/**
  * A copy of x with values at the places that index tensors name, one for each of the first dimensions, as x[i, j] = values in PyTorch. Of several
  * values for one place the last counts, or with `accumulate` all are added. A negative index counts from the end; one out of range is dropped.
  * @param {Tensor} x @param {Tensor[]} indices of integers, which broadcast @param {Tensor} values broadcasts to the indices' shape, then the other
@@ -622,10 +656,7 @@ export function indexPut(x, indices, values, accumulate = false) {
   flag('indexPut', 'accumulate', accumulate);
   return within('indexPut', () => {
     const common = broadcastShapes('indexPut', ...own.map((index) => index.shape));
-    let place = F.zeros([], { dtype: 'i32' });
-    own.forEach((index, d) => {
-      place = apply(sorts.nextPlace, [place, index], { size: shape[d] });
-    });
+    const place = placesOf(shape, own);
     const inner = shape.slice(indices.length);
     const rows = F.reshape(x, [size / sizeOf(inner), -1]);
     const from = F.reshape(F.expand(values, [...common, ...inner]), [sizeOf(common), -1]);

@@ -375,8 +375,7 @@ export async function readBytes(op, x) {
 /**
  * Makes a tensor from host data. Throws an ArgumentError for what is not a number, or not a value of the type; a ShapeError for ragged
  * arrays, and if the data does not have as many elements as the shape.
- * @param {import('../core/host.mjs').Nested | import('../core/host.mjs').Numbers} data a number, nested arrays of equal lengths, or a typed
- *   array
+ * @param {import('../core/host.mjs').Data} data a number, a typed array, or nested arrays of equal lengths, the innermost of which may be typed
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */

@@ -8,6 +8,8 @@ import { RANGES } from './layout.mjs';
 /** @typedef {number | boolean | bigint | NestedArray} Nested */
 /** @typedef {Nested[]} NestedArray */
 /** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array | BigInt64Array} Numbers */
+/** What a tensor is made of. @typedef {number | boolean | bigint | Numbers | DataArray} Data */
+/** @typedef {Data[]} DataArray */
 /** What is read back of every type but i64. @typedef {Float32Array | Int32Array | Uint32Array | Uint8Array | Int8Array} Elements */
 /** Numbers by their place, of i64 bigints. @typedef {ArrayLike<number> | ArrayLike<number | bigint>} Values */
 
@@ -24,19 +26,19 @@ export function typeOfArray(op, numbers) {
   return 'f32';
 }
 
+/** @param {unknown} data @returns {data is Numbers} */
+const isTyped = (data) => ArrayBuffer.isView(data) && !(data instanceof DataView);
+
 /**
  * The numbers of nested arrays, row by row, and their shape. Throws a ShapeError for ragged arrays, an ArgumentError for what is not a number.
- * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of equal lengths
+ * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of equal lengths, the innermost of which may be typed
  * @returns {{ values: Values, shape: number[], dtype: DType }} the type that the data suggests
  */
 export function flatten(op, data) {
-  if (ArrayBuffer.isView(data) && !(data instanceof DataView)) {
-    const numbers = /** @type {Numbers} */ (data);
-    return { values: numbers, shape: [numbers.length], dtype: typeOfArray(op, numbers) };
-  }
+  if (isTyped(data)) return { values: data, shape: [data.length], dtype: typeOfArray(op, data) };
   /** @type {number[]} */
   const shape = [];
-  for (let at = data; Array.isArray(at); at = at[0]) {
+  for (let at = data; Array.isArray(at) || isTyped(at); at = at[0]) {
     if (shape.push(at.length) > MAX_DEPTH)
       throw new ShapeError(op, `arrays are nested more than ${MAX_DEPTH} deep, or one contains itself`);
   }
@@ -44,27 +46,36 @@ export function flatten(op, data) {
   const values = [];
   let booleans = true;
   let long = false;
+  let plain = false;
+  /** The types of typed rows. @type {Set<DType>} */
+  const types = new Set();
   /** @param {unknown} item @param {number} depth */
   const walk = (item, depth) => {
-    if (Array.isArray(item)) {
+    if (Array.isArray(item) || isTyped(item)) {
       if (item.length !== shape[depth]) {
         throw new ShapeError(
           op,
           `nested arrays have unequal lengths: ${item.length} and ${shape[depth] ?? 'a number'} in dimension ${depth}`,
         );
       }
-      for (const inner of item) walk(inner, depth + 1);
+      if (isTyped(item) && depth + 1 === shape.length) {
+        types.add(typeOfArray(op, item));
+        for (const value of item) values.push(value);
+      } else for (const inner of item) walk(inner, depth + 1);
       return;
     }
     if (depth !== shape.length) throw new ShapeError(op, `nested arrays have unequal depths: ${shown(item)} in dimension ${depth}`);
     if (typeof item !== 'number' && typeof item !== 'boolean' && typeof item !== 'bigint')
       throw new ArgumentError(op, `expected numbers, got ${shown(item)}`);
+    plain = true;
     booleans &&= typeof item === 'boolean';
     long ||= typeof item === 'bigint';
     values.push(typeof item === 'bigint' ? item : Number(item));
   };
   walk(data, 0);
-  return { values, shape, dtype: long ? 'i64' : booleans && values.length > 0 ? 'bool' : 'f32' };
+  const [typed] = types;
+  if (types.size === 1 && !plain) return { values, shape, dtype: typed };
+  return { values, shape, dtype: long || types.has('i64') ? 'i64' : booleans && plain && types.size === 0 ? 'bool' : 'f32' };
 }
 
 /**

@@ -14,6 +14,7 @@ import {
 import { pad } from '../api/shape.mjs';
 import { TensorCore } from '../core/tensor.mjs';
 import { ArgumentError, show, shown, within } from '../core/errors.mjs';
+import { track } from '../core/guards.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
@@ -48,6 +49,14 @@ const MODES = ['zeros', 'reflect', 'replicate', 'circular'];
  * @template {'same' | 'valid'} N names of paddings
  */
 class Convolution extends Module {
+  #window;
+  /** @type {'zeros' | 'reflect' | 'replicate' | 'circular'} */
+  #mode;
+  /** @type {{ stride: S, padding: N | [number, number][] | 0, outputPadding?: S, dilation: S, groups: number }} */
+  #options;
+  /** As it was given, one for each direction. @type {N | [number, number][] | S} */
+  #padding;
+
   /**
    * @param {string} name of the class @param {number} rank @param {number} inputs @param {number} outputs @param {unknown} window
    * @param {object} given options @param {boolean} transposed
@@ -72,28 +81,78 @@ class Convolution extends Module {
     const { stride = 1, padding = 0, dilation = 1, outputPadding = 0 } = options;
     if (!MODES.includes(paddingMode))
       throw new ArgumentError(name, `paddingMode must be one of ${MODES.join(', ')}, got ${shown(paddingMode)}`);
-    const isNamed = padding === 'valid' || (padding === 'same' && !transposed);
-    const named = isNamed ? /** @type {N} */ (padding) : zeros(name, padding, rank);
-    /** @type {{ stride: S, padding: N | [number, number][] | 0, outputPadding?: S, dilation: S, groups: number }} */
-    this.options = {
+    this.#window = /** @type {S} */ (sizes);
+    this.#mode = paddingMode;
+    this.#options = {
       stride: /** @type {S} */ (each(name, 'stride', stride, 1, rank)),
-      padding: named,
+      padding: 0,
       ...(transposed ? { outputPadding: /** @type {S} */ (each(name, 'outputPadding', outputPadding, 0, rank)) } : {}),
       dilation: /** @type {S} */ (each(name, 'dilation', dilation, 1, rank)),
       groups,
     };
-    if (paddingMode !== 'zeros') {
-      const reach = sizes.map((n, d) => (n - 1) * this.options.dilation[d] + 1);
-      const around = zeros(name, named, rank, reach);
-      /** What is added around x before the convolution, which then adds nothing: the last direction first. */
-      this.border = { sizes: around.toReversed().flat(), mode: paddingMode };
-      this.options.padding = 0;
-    }
+    /**
+     * What is added around x before the convolution, which then adds nothing: the last direction first.
+     * @type {{ sizes: number[], mode: 'reflect' | 'replicate' | 'circular' } | undefined}
+     */
+    this.border = undefined;
+    this.#padding = this.#surroundings(/** @type {any} */ (padding));
+    this.inChannels = inputs;
+    this.outChannels = outputs;
+    this.groups = groups;
     const shape = transposed ? [inputs, outputs / groups, ...sizes] : [outputs, inputs / groups, ...sizes];
     const reach = shape.slice(1).reduce((a, b) => a * b, 1);
     this.weight = kaiming(name, reach, shape);
     if (bias) this.bias = kaiming(name, reach, [outputs]);
-    this.channels = [inputs, outputs];
+  }
+  /** The options of the function: another object once one of them was set, so that a compiled function is traced again. */
+  get options() {
+    return track(this, 'options', this.#options);
+  }
+  /**
+   * Sets what lies around x. @param {N | number | number[] | [number, number][]} padding
+   * @returns {N | [number, number][] | S} one for each direction
+   */
+  #surroundings(padding) {
+    const [name, { length: rank }] = [this.constructor.name, this.#window];
+    const isNamed = padding === 'valid' || (padding === 'same' && this.#options.outputPadding === undefined);
+    const named = isNamed ? /** @type {N} */ (padding) : zeros(name, padding, rank);
+    const mode = this.#mode;
+    this.#options = { ...this.#options, padding: mode === 'zeros' ? named : 0 };
+    if (mode !== 'zeros') {
+      const reach = this.#window.map((n, d) => (n - 1) * this.#options.dilation[d] + 1);
+      this.border = { sizes: zeros(name, named, rank, reach).toReversed().flat(), mode };
+    }
+    return typeof padding === 'number'
+      ? /** @type {S} */ (new Array(rank).fill(padding))
+      : /** @type {N | [number, number][] | S} */ (padding);
+  }
+  /** The sizes of the window. @returns {S} */
+  get kernelSize() {
+    return this.#window;
+  }
+  /** The steps between windows. Like `padding` and `dilation` it can be set: one for all directions, or one for each. @returns {S} */
+  get stride() {
+    return this.options.stride;
+  }
+  set stride(/** @type {number | S} */ stride) {
+    const own = /** @type {S} */ (each(this.constructor.name, 'stride', stride, 1, this.#window.length));
+    this.#options = { ...this.#options, stride: own };
+  }
+  /** What is added around x. @returns {N | [number, number][] | S} */
+  get padding() {
+    return this.#padding;
+  }
+  set padding(/** @type {N | number | [number, number][] | S} */ padding) {
+    this.#padding = this.#surroundings(padding);
+  }
+  /** The steps between elements of a window. @returns {S} */
+  get dilation() {
+    return this.options.dilation;
+  }
+  set dilation(/** @type {number | S} */ dilation) {
+    const own = /** @type {S} */ (each(this.constructor.name, 'dilation', dilation, 1, this.#window.length));
+    this.#options = { ...this.#options, dilation: own };
+    this.padding = this.#padding;
   }
   /** x with what lies around it, unless that is zeros. @param {Tensor} x @returns {Tensor} */
   surrounded(x) {
@@ -103,7 +162,7 @@ class Convolution extends Module {
     return within(this.constructor.name, () => pad(x, border.sizes, border.mode));
   }
   describe() {
-    return `${this.channels.join(', ')}, ${show(this.weight.shape.slice(2))}`;
+    return `${this.inChannels}, ${this.outChannels}, ${show(this.kernelSize)}`;
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { dropAlpha, dropChannels } from '../api/dropouts.mjs';
 import * as F from '../api/functional.mjs';
+import { track } from '../core/guards.mjs';
 import { checkFraction } from '../core/options.mjs';
 import { Module } from './module.mjs';
 
@@ -9,10 +10,19 @@ import { Module } from './module.mjs';
 
 /** What the kinds of dropout share. */
 class Dropping extends Module {
+  #p;
+
   /** @param {number} [p] in [0, 1); 0.5 when left out */
   constructor(p = 0.5) {
     super();
-    this.p = checkFraction(this.constructor.name, 'p', p);
+    this.#p = checkFraction(this.constructor.name, 'p', p);
+  }
+  /** The probability, in [0, 1). A compiled function is traced again where it was set. */
+  get p() {
+    return track(this, 'p', this.#p);
+  }
+  set p(p) {
+    this.#p = checkFraction(this.constructor.name, 'p', p);
   }
 }
 

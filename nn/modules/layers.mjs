@@ -121,6 +121,8 @@ export class Linear extends Module {
     flag('Linear', 'bias', bias);
     this.weight = kaiming('Linear', inputs, [outputs, inputs]);
     if (bias) this.bias = kaiming('Linear', inputs, [outputs]);
+    this.inFeatures = inputs;
+    this.outFeatures = outputs;
   }
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
@@ -169,6 +171,8 @@ export class Embedding extends Module {
     this.normType = checkPower('Embedding', 'normType', normType);
     positive('Embedding', 'vocabulary', vocabulary);
     positive('Embedding', 'columns', columns);
+    this.numEmbeddings = vocabulary;
+    this.embeddingDim = columns;
     const shape = [vocabulary, columns];
     this.weight = skipping
       ? undefinedParameter('Embedding', shape)
@@ -234,12 +238,12 @@ export class LayerNorm extends Module {
     // Typed as what they nearly always are.
     this.weight = /** @type {Parameter} */ (elementwiseAffine ? constantParameter('LayerNorm', 1, shape) : undefined);
     this.bias = /** @type {Parameter} */ (elementwiseAffine && bias ? zeroParameter('LayerNorm', shape) : undefined);
-    this.shape = shape;
+    this.normalizedShape = shape;
     this.eps = eps;
   }
   /** @param {Tensor} x [..., columns] @returns {Tensor} of x's shape */
   forward(x) {
-    const { shape, weight, bias, eps } = this;
+    const { normalizedShape: shape, weight, bias, eps } = this;
     if (shape.length === 1 && weight && bias) return F.layerNorm(x, weight, bias, eps);
     if (String(tensorOf('layerNorm', x).shape.slice(-shape.length)) !== String(shape))
       throw new ShapeError('layerNorm', `expected an input ${show(['...', ...shape])}, got ${show(x.shape)}`);

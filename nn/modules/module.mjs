@@ -395,11 +395,39 @@ export class ModuleList extends Module {
   }
 }
 
-/** A chain of modules: each takes the result of the one before it. @extends {ModuleList<any>} any: each module has a class of its own */
+/**
+ * A chain of modules: each takes the result of the one before it. Their names are their indices, or those of an object that has them.
+ * @extends {ModuleList<any>} any: each module has a class of its own
+ */
 export class Sequential extends ModuleList {
-  /** @param {...Module} modules */
+  /** @type {string[]} */
+  #names = [];
+
+  /** @param {...(Module | Record<string, Module>)} modules modules, or one object of modules by name: { conv: …, norm: … } */
   constructor(...modules) {
-    super(modules);
+    const [first] = modules;
+    if (modules.length === 1 && Array.isArray(first))
+      throw new ArgumentError(new.target.name, 'expected modules, got an array: pass its elements, as in new nn.Sequential(...modules)');
+    const named = modules.length === 1 && typeof first === 'object' && first !== null && Object.getPrototypeOf(first) === Object.prototype;
+    super(named ? [] : /** @type {Module[]} */ (modules));
+    if (!named) return;
+    for (const [name, module] of Object.entries(first)) {
+      if (name === '' || /\.|^\d+$/.test(name) || name in this)
+        throw new ArgumentError(
+          this.constructor.name,
+          `a name must be text without a point, and none of a module's own, got ${shown(name)}`,
+        );
+      if (!(module instanceof Module)) throw new ArgumentError(this.constructor.name, `expected a module as ${name}, got ${shown(module)}`);
+      Reflect.set(this, name, module);
+      this.#names.push(name);
+      this.length++;
+    }
+  }
+
+  /** The module at an index; a negative one counts from the end. @param {number} index @returns {any} undefined if there is none */
+  at(index) {
+    const own = index < 0 ? index + this.length : index;
+    return Reflect.get(/** @type {object} */ (this), this.#names[own] ?? own);
   }
 
   /** @param {Tensor} x @returns {Tensor} */

@@ -4,6 +4,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ShapeError, show, within } from '../core/errors.mjs';
 import { ones, zeros } from '../api/functional.mjs';
 import { batchNorm, groupNorm, instanceNorm } from '../api/norms.mjs';
+import { track } from '../core/guards.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkLeast, checkOptions, flag } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
@@ -31,6 +32,8 @@ import { Module } from './module.mjs';
 
 /** What the normalizations by statistics of channels share. */
 class ChannelNorm extends Module {
+  #momentum;
+
   /**
    * @param {number} channels @param {NormOptions & RunningOptions & StatisticsOptions} options @param {boolean} by the defaults of both flags
    */
@@ -49,9 +52,17 @@ class ChannelNorm extends Module {
     this.bias = /** @type {Parameter} */ (affine ? zeroParameter(name, [channels]) : undefined);
     this.running_mean = /** @type {Tensor} */ (trackRunningStats ? unscoped(() => zeros([channels])) : undefined);
     this.running_var = /** @type {Tensor} */ (trackRunningStats ? unscoped(() => ones([channels])) : undefined);
-    this.channels = channels;
+    this.numFeatures = channels;
     this.eps = eps;
-    this.momentum = momentum;
+    this.#momentum = momentum;
+  }
+  /** The weight of a new batch in the running statistics. A compiled function is traced again where it was set. */
+  get momentum() {
+    return track(this, 'momentum', this.#momentum);
+  }
+  set momentum(momentum) {
+    checkLeast(this.constructor.name, 'momentum', momentum);
+    this.#momentum = momentum;
   }
   /** @returns {readonly string[]} */
   ignoredState() {
@@ -63,8 +74,8 @@ class ChannelNorm extends Module {
    */
   check(x, behind) {
     const name = this.constructor.name;
-    if (behind.some((names) => tensorOf(name, x).ndim === names.length + 2) && x.shape[1] === this.channels) return;
-    const shapes = behind.map((names) => `[${['batch', this.channels, ...names].join(', ')}]`);
+    if (behind.some((names) => tensorOf(name, x).ndim === names.length + 2) && x.shape[1] === this.numFeatures) return;
+    const shapes = behind.map((names) => `[${['batch', this.numFeatures, ...names].join(', ')}]`);
     throw new ShapeError(name, `expected an input ${shapes.join(' or ')}, got ${show(x.shape)}`);
   }
 }
@@ -204,14 +215,14 @@ export class GroupNorm extends Module {
     // Typed as what they nearly always are.
     this.weight = /** @type {Parameter} */ (affine ? constantParameter('GroupNorm', 1, [channels]) : undefined);
     this.bias = /** @type {Parameter} */ (affine ? zeroParameter('GroupNorm', [channels]) : undefined);
-    this.channels = channels;
-    this.groups = groups;
+    this.numChannels = channels;
+    this.numGroups = groups;
     this.eps = eps;
   }
   /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} f32, of x's shape */
   forward(x) {
-    if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== this.channels)
-      throw new ShapeError('GroupNorm', `expected an input [batch, ${this.channels}, ...], got ${show(x.shape)}`);
-    return within('GroupNorm', () => groupNorm(x, this.groups, this.weight, this.bias, this.eps));
+    if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== this.numChannels)
+      throw new ShapeError('GroupNorm', `expected an input [batch, ${this.numChannels}, ...], got ${show(x.shape)}`);
+    return within('GroupNorm', () => groupNorm(x, this.numGroups, this.weight, this.bias, this.eps));
   }
 }

@@ -26,7 +26,7 @@ class Pool extends Module {
   constructor(name, rank, window, given, names) {
     super();
     const options = /** @type {AnyOptions} */ (checkOptions(name, given, names));
-    this.window = /** @type {S} */ (each(name, 'window', window, 1, rank));
+    this.kernelSize = /** @type {S} */ (each(name, 'window', window, 1, rank));
     const { stride = window, padding = 0, dilation = 1, divisorOverride, ...flags } = options;
     for (const [option, value] of Object.entries(flags)) flag(name, option, value);
     if (divisorOverride !== undefined) each(name, 'divisorOverride', positive(name, 'divisorOverride', divisorOverride), 1, 1);
@@ -37,6 +37,14 @@ class Pool extends Module {
       ...flags,
       ...(divisorOverride === undefined ? {} : { divisorOverride }),
     };
+  }
+  /** The steps between windows. */
+  get stride() {
+    return this.options.stride;
+  }
+  /** What is added around x. */
+  get padding() {
+    return this.options.padding;
   }
 }
 
@@ -72,7 +80,7 @@ export class MaxPool1d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, steps] @returns {Tensor} [batch, channels, steps']; with `returnIndices` [y, indices] */
   forward(x) {
-    return /** @type {Tensor} */ (F.maxPool('maxPool1d', 1, x, this.window, this.options));
+    return /** @type {Tensor} */ (F.maxPool('maxPool1d', 1, x, this.kernelSize, this.options));
   }
 }
 
@@ -87,7 +95,7 @@ export class AvgPool1d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, steps] @returns {Tensor} [batch, channels, steps'] */
   forward(x) {
-    return F.avgPool1d(x, this.window, this.options);
+    return F.avgPool1d(x, this.kernelSize, this.options);
   }
 }
 
@@ -132,7 +140,7 @@ export class MaxPool2d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns']; with `returnIndices` [y, indices] */
   forward(x) {
-    return /** @type {Tensor} */ (F.maxPool('maxPool2d', 2, x, this.window, this.options));
+    return /** @type {Tensor} */ (F.maxPool('maxPool2d', 2, x, this.kernelSize, this.options));
   }
 }
 
@@ -147,7 +155,7 @@ export class AvgPool2d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
   forward(x) {
-    return F.avgPool2d(x, this.window, this.options);
+    return F.avgPool2d(x, this.kernelSize, this.options);
   }
 }
 
@@ -192,7 +200,7 @@ export class MaxPool3d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, planes, rows, columns] @returns {Tensor} [batch, channels, planes', rows', columns']; with `returnIndices` [y, indices] */
   forward(x) {
-    return /** @type {Tensor} */ (F.maxPool('maxPool3d', 3, x, this.window, this.options));
+    return /** @type {Tensor} */ (F.maxPool('maxPool3d', 3, x, this.kernelSize, this.options));
   }
 }
 
@@ -207,7 +215,7 @@ export class AvgPool3d extends Pool {
   }
   /** @param {Tensor} x [batch, channels, planes, rows, columns] @returns {Tensor} [batch, channels, planes', rows', columns'] */
   forward(x) {
-    return F.avgPool3d(x, this.window, this.options);
+    return F.avgPool3d(x, this.kernelSize, this.options);
   }
 }
 

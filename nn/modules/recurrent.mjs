@@ -5,6 +5,7 @@ import { gru, lstm, rnn } from '../api/recurrent.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
+import { TensorCore } from '../core/tensor.mjs';
 import { checkFraction, checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -35,6 +36,19 @@ function parametersOf(op, inputs, hidden, gates, names) {
   return Object.fromEntries(names.map((name, i) => [name, kaiming(op, hidden, shapes[i])]));
 }
 
+/**
+ * Calls a recurrence with the first states of a layer. Those of one layer and direction may be [1, batch, hidden], as PyTorch has them: the last
+ * states are then, too.
+ * @param {Recurrent} layer @param {Tensor[] | undefined} states
+ * @param {(states: Tensor[] | undefined) => [Tensor, Tensor[]]} recurrence @returns {[Tensor, Tensor[]]}
+ */
+function asGiven({ numLayers, bidirectional }, states, recurrence) {
+  const isOne = (/** @type {unknown} */ x) => x instanceof TensorCore && x.ndim === 3 && x.shape[0] === 1;
+  if (numLayers > 1 || bidirectional || !states?.every(isOne)) return recurrence(states);
+  const [y, last] = recurrence(states.map((state) => F.squeeze(state, 0)));
+  return [y, last.map((state) => F.unsqueeze(state, 0))];
+}
+
 /** What recurrent layers share: the parameters. */
 class Recurrent extends Module {
   /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
@@ -47,7 +61,8 @@ class Recurrent extends Module {
     this.numLayers = positive(op, 'numLayers', numLayers);
     for (const [name, value] of Object.entries({ bidirectional, batchFirst, bias })) flag(op, name, value);
     checkFraction(op, 'dropout', dropout);
-    this.hidden = hidden;
+    this.inputSize = inputs;
+    this.hiddenSize = hidden;
     this.bidirectional = bidirectional;
     this.dropout = dropout;
     this.batchFirst = batchFirst;
@@ -87,13 +102,19 @@ export class GRU extends Recurrent {
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {Tensor} [state] the initial state, [batch, hidden], or [layers · directions, batch, hidden] where there is more than one; zeros
-   *   when left out
+   * @param {Tensor} [state] the initial state, [batch, hidden] or [1, batch, hidden], or [layers · directions, batch, hidden] where there is more
+   *   than one; zeros when left out
    * @returns {[Tensor, Tensor]} the top layer's hidden states after each step, [batch, steps, directions · hidden], and the final state, shaped
    *   as `state`
    */
   forward(x, state) {
-    return within('GRU', () => gru(x, state, this.flat(), this.options));
+    return within('GRU', () => {
+      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
+        const [own, after] = gru(x, states?.[0], this.flat(), this.options);
+        return [own, [after]];
+      });
+      return [y, last];
+    });
   }
 }
 
@@ -108,13 +129,14 @@ export class LSTM extends Recurrent {
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {[Tensor, Tensor]} [state] the initial hidden and cell state, [batch, hidden] each, or [layers · directions, batch, hidden] where
-   *   there is more than one; zeros when left out
+   * @param {[Tensor, Tensor]} [state] the initial hidden and cell state, [batch, hidden] or [1, batch, hidden] each, or [layers · directions,
+   *   batch, hidden] where there is more than one; zeros when left out
    * @returns {[Tensor, [Tensor, Tensor]]} the top layer's hidden states after each step, [batch, steps, directions · hidden], and the final
    *   hidden and cell state, shaped as `state`
    */
   forward(x, state) {
-    return within('LSTM', () => lstm(x, state, this.flat(), this.options));
+    const run = (/** @type {any} */ own) => lstm(x, own, this.flat(), this.options);
+    return within('LSTM', () => /** @type {any} */ (Array.isArray(state) && state.length === 2 ? asGiven(this, state, run) : run(state)));
   }
 }
 
@@ -135,7 +157,13 @@ export class RNN extends Recurrent {
    */
   forward(x, state) {
     const { nonlinearity } = this;
-    return within('RNN', () => rnn(x, state, this.flat(), { ...this.options, nonlinearity }));
+    return within('RNN', () => {
+      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
+        const [own, after] = rnn(x, states?.[0], this.flat(), { ...this.options, nonlinearity });
+        return [own, [after]];
+      });
+      return [y, last];
+    });
   }
 }
 

@@ -6,7 +6,7 @@ import { Tensor } from '../api/tensor.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
 import { dimension, positive } from '../core/layout.mjs';
-import { checkAbove, checkOptions, checkPower } from '../core/options.mjs';
+import { checkAbove, checkFinite, checkOptions, checkPower, flag } from '../core/options.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
@@ -68,6 +68,47 @@ export function clipGradValue(parameters, clipValue) {
   if (typeof clipValue !== 'number' || !(clipValue >= 0))
     throw new ArgumentError(op, `clipValue must be a number of at least 0, got ${shown(clipValue)}`);
   within(op, () => noGrad(() => scope(() => gradients.forEach((g) => void g.copy_(F.clamp(g, -clipValue, clipValue))))));
+}
+
+/**
+ * Options of `padSequence`.
+ * @typedef {object} PadSequenceOptions
+ * @property {boolean} [batchFirst] whether the result is [sequences, steps, ...]; true when left out, where PyTorch has false
+ * @property {number} [paddingValue] what is added; 0 when left out
+ */
+
+/**
+ * Sequences of different lengths in one tensor, each filled up at its end, as `torch.nn.utils.rnn.pad_sequence`.
+ * @param {Iterable<Tensor>} sequences [steps, ...], alike but for their steps @param {PadSequenceOptions} [options]
+ * @returns {Tensor} [sequences, longest, ...], or [longest, sequences, ...] where `batchFirst` is false
+ */
+export function padSequence(sequences, options = {}) {
+  const op = 'padSequence';
+  const { batchFirst = true, paddingValue = 0 } = checkOptions(op, options, ['batchFirst', 'paddingValue']);
+  flag(op, 'batchFirst', batchFirst);
+  checkFinite(op, 'paddingValue', paddingValue);
+  if (sequences instanceof Tensor || typeof sequences?.[Symbol.iterator] !== 'function')
+    throw new ArgumentError(op, `expected an array of tensors, got ${shown(sequences)}`);
+  const list = Array.from(sequences, (x) => tensorOf(op, x));
+  if (list.length === 0) throw new ArgumentError(op, 'expected at least one sequence');
+  const [first] = list;
+  for (const { shape, ndim, dtype } of list) {
+    if (ndim === 0) throw new ShapeError(op, 'expected sequences [steps, ...], got []');
+    if (show(shape.slice(1)) !== show(first.shape.slice(1)) || dtype !== first.dtype)
+      throw new ShapeError(
+        op,
+        `sequences ${show(first.shape)}, ${first.dtype}, and ${show(shape)}, ${dtype}, differ in more than their steps`,
+      );
+  }
+  const longest = Math.max(...list.map(({ shape }) => shape[0]));
+  const { shape, dtype } = first;
+  return within(op, () => {
+    const filled = list.map((x) => {
+      const missing = longest - x.shape[0];
+      return missing === 0 ? x : F.cat([x, F.full([missing, ...shape.slice(1)], paddingValue, { dtype })], 0);
+    });
+    return F.stack(filled, batchFirst ? 0 : 1);
+  });
 }
 
 /** All elements, one parameter after another. @param {Iterable<Tensor>} parameters of one type @returns {Tensor} [n] */

@@ -1,14 +1,16 @@
 // AdamW. It has its own kernel, which also writes the 16-bit copies of the parameters.
 
-import { checkOptions } from '../core/options.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
 import { layoutOf } from '../core/layout.mjs';
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { runtime } from '../core/runtime.mjs';
+import { adamStep } from './adaptive.mjs';
 import { checkLeast } from './check.mjs';
 import { OPTIONS, Optimizer, launch, settingsOf, storageOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
+/** @typedef {import('./adaptive.mjs').AmsgradOptions} AmsgradOptions */
 /** @typedef {import('./optimizer.mjs').AdamOptions} AdamOptions */
 /** @typedef {import('./optimizer.mjs').Group} Group */
 /** @typedef {import('./optimizer.mjs').Options} Options */
@@ -36,19 +38,32 @@ const adamw = /** @type {Op} */ (
  * group, not per parameter as in PyTorch: a parameter that gets its first gradient late has the same bias correction as the others.
  */
 export class AdamW extends Optimizer {
+  #amsgrad;
+
   /**
    * @param {Iterable<Parameter> | Group[]} params
-   * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
+   * @param {Options & AdamOptions & AmsgradOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01. With `amsgrad` it keeps no
+   *   16-bit copies of parameters.
    */
   constructor(params, options = {}) {
-    const { betas = [0.9, 0.999], eps = 1e-8, ...rest } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
+    const {
+      betas = [0.9, 0.999],
+      eps = 1e-8,
+      amsgrad = false,
+      ...rest
+    } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps', 'amsgrad']);
     checkLeast('eps', eps, 'AdamW');
-    super(params, settingsOf(rest, 1e-3, 0.01), { betas, eps }, 2);
-    for (const bucket of this.buckets) bucket.keepsHalf = true;
+    flag('AdamW', 'amsgrad', amsgrad);
+    super(params, settingsOf(rest, 1e-3, 0.01), { betas, eps }, amsgrad ? 3 : 2);
+    this.#amsgrad = amsgrad;
+    // Only the kernel of its own writes them.
+    if (!amsgrad) for (const bucket of this.buckets) bucket.keepsHalf = true;
   }
 
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
-  update(group, bucket, { offset, count }) {
+  update(group, bucket, run) {
+    if (this.#amsgrad) return adamStep(this, group, bucket, run, { amsgrad: true, decoupled: true });
+    const { offset, count } = run;
     const [first, second] = this.momentsOf(bucket, 2);
     const { from, own } = bucket;
     // With ZeRO the other shards are gathered in f32, so a copy of this shard alone would be of no use.

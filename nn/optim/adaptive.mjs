@@ -20,7 +20,7 @@ import { OPTIONS, Optimizer, launch, settingsOf, storageOf } from './optimizer.m
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
 /**
- * Options of `Adam` besides those of `AdamW`.
+ * A further option of `Adam` and `AdamW`.
  * @typedef {object} AmsgradOptions
  * @property {boolean} [amsgrad] whether the step is divided by the largest v so far (Reddi et al. 2018); false when left out
  */
@@ -106,6 +106,35 @@ export function shared(name, group, words, body, results) {
 }
 
 /**
+ * The step of `Adam` and, with decoupled weight decay, of `AdamW`.
+ * @param {Optimizer} optimizer @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run
+ * @param {{ amsgrad: boolean, decoupled: boolean }} form with `amsgrad` a third moment is the largest v so far
+ */
+export function adamStep(optimizer, group, bucket, run, { amsgrad, decoupled }) {
+  const words = [STATE.beta1, STATE.oneMinusBeta1, STATE.beta2, STATE.oneMinusBeta2, STATE.correction1, STATE.correction2, STATE.epsilon];
+  optimizer.change(
+    `adam${decoupled ? ' decoupled' : ''}${amsgrad ? ' amsgrad' : ''}`,
+    group,
+    bucket,
+    run,
+    [],
+    (p, values) => {
+      const { moments, rate, words } = values;
+      const [beta1, rest1, beta2, rest2, correction1, correction2, eps] = words;
+      const { add, sub, mul, div, max, sqrt } = arithmetic(p);
+      const { parameter, gradient: g } = withDecay(p, values, decoupled);
+      const first = add(mul(moments[0], beta1), mul(g, rest1));
+      const second = add(mul(moments[1], beta2), mul(mul(g, g), rest2));
+      const largest = amsgrad ? [max(moments[2], second)] : [];
+      const [over = second] = largest;
+      const root = add(sqrt(div(over, correction2)), eps);
+      return [sub(parameter, mul(rate, div(div(first, correction1), root))), first, second, ...largest];
+    },
+    words,
+  );
+}
+
+/**
  * Adam (Kingma & Ba 2015): AdamW whose weight decay is added to the gradient. With `amsgrad` the largest v̂ so far takes v̂'s place.
  */
 export class Adam extends Optimizer {
@@ -130,28 +159,7 @@ export class Adam extends Optimizer {
 
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
   update(group, bucket, run) {
-    const amsgrad = this.#amsgrad;
-    const words = [STATE.beta1, STATE.oneMinusBeta1, STATE.beta2, STATE.oneMinusBeta2, STATE.correction1, STATE.correction2, STATE.epsilon];
-    this.change(
-      amsgrad ? 'adam amsgrad' : 'adam',
-      group,
-      bucket,
-      run,
-      [],
-      (p, values) => {
-        const { parameter, moments, rate, words } = values;
-        const [beta1, rest1, beta2, rest2, correction1, correction2, eps] = words;
-        const { add, sub, mul, div, max, sqrt } = arithmetic(p);
-        const g = decayed(p, values);
-        const first = add(mul(moments[0], beta1), mul(g, rest1));
-        const second = add(mul(moments[1], beta2), mul(mul(g, g), rest2));
-        const largest = amsgrad ? [max(moments[2], second)] : [];
-        const [over = second] = largest;
-        const root = add(sqrt(div(over, correction2)), eps);
-        return [sub(parameter, mul(rate, div(div(first, correction1), root))), first, second, ...largest];
-      },
-      words,
-    );
+    adamStep(this, group, bucket, run, { amsgrad: this.#amsgrad, decoupled: false });
   }
 }
 

@@ -8,6 +8,7 @@ export { EMA, SWA } from './average.mjs';
 export { LBFGS } from './lbfgs.mjs';
 export { Lion } from './lion.mjs';
 export { Adafactor, Muon } from './matrices.mjs';
+export { ReduceLROnPlateau } from './plateau.mjs';
 export { averageGradients } from './ranks.mjs';
 /** Schedules of learning rates, as functions. */
 export * as schedules from './schedules.mjs';

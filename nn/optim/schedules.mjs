@@ -26,6 +26,13 @@ import { checkAbove, checkLeast, checkOptions } from '../core/options.mjs';
  */
 
 /**
+ * Options of `cosineRestarts`.
+ * @typedef {object} RestartOptions
+ * @property {number} [mult] how many times longer each period is than the one before, an integer of at least 1; 1 when left out
+ * @property {number} [to] the last factor of each period; 0 when left out
+ */
+
+/**
  * Options of `polynomial`.
  * @typedef {object} PolynomialOptions
  * @property {number} [power] of what is left of the steps; 1 when left out
@@ -83,6 +90,22 @@ export function cosine(total, options = {}) {
   count('cosine', 'total', total);
   checkLeast('cosine', 'to', to);
   return made((step) => (step >= total ? to : to + ((1 - to) * (1 + Math.cos((Math.PI * step) / total))) / 2), total + 1);
+}
+
+/**
+ * Half a cosine from 1 down, again and again (Loshchilov & Hutter 2017), as PyTorch's `CosineAnnealingWarmRestarts`.
+ * @param {number} period steps of the first @param {RestartOptions} [options] @returns {Factor}
+ */
+export function cosineRestarts(period, options = {}) {
+  const { mult = 1, to = 0 } = checkOptions('cosineRestarts', options, ['mult', 'to']);
+  count('cosineRestarts', 'period', period);
+  count('cosineRestarts', 'mult', mult);
+  checkLeast('cosineRestarts', 'to', to);
+  return made((step) => {
+    let [at, own] = [mult === 1 ? step % period : step, period];
+    for (; at >= own; own *= mult) at -= own;
+    return to + ((1 - to) * (1 + Math.cos((Math.PI * at) / own))) / 2;
+  });
 }
 
 /** A power of what is left of the steps. @param {number} total steps @param {PolynomialOptions} [options] @returns {Factor} */

@@ -3,9 +3,10 @@
 import { storageOf } from '../../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../../core/errors.mjs';
 import { dimension, sizeOf } from '../../core/layout.mjs';
-import { asTensor } from '../../core/tensor.mjs';
+import { TensorCore, asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
 import * as shapes from '../shape.mjs';
+import { elementsAt } from '../sorting.mjs';
 import { ReductionMethods } from './reductions.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
@@ -73,9 +74,11 @@ export class ShapeMethods extends ReductionMethods {
     return F.slice(asTensor(this), dim, start, end, step);
   }
   /**
-   * The part at indices of the first dimensions, without these, as a view: x.at(1, 2) is x[1, 2] in PyTorch. Throws a ShapeError for an index out
+   * The part at indices of the first dimensions, without these: x.at(1, 2) is x[1, 2] in PyTorch, a view. With tensors of integers among the
+   * indices, which broadcast, it is a copy of the elements that they name: x.at(rows, columns) is x[rows, columns], of the indices' common shape,
+   * then the other dimensions. A negative element counts from the end, and one out of range reads as 0. Throws a ShapeError for a number out
    * of range, and for more indices than dimensions.
-   * @param {...number} indices at least one; negative: from the end
+   * @param {...(number | Tensor)} indices at least one; a negative number counts from the end
    * @returns {Tensor}
    */
   at(...indices) {
@@ -83,12 +86,14 @@ export class ShapeMethods extends ReductionMethods {
     const { shape } = this;
     if (indices.length > shape.length && indices.length > 1)
       throw new ShapeError('at', `${indices.length} indices are more than the ${shape.length} dimensions of ${show(shape)}`);
-    return [indices[0], ...indices.slice(1)].reduce((/** @type {Tensor} */ x, i, d) => {
-      if (!(Number.isInteger(i) && i >= -shape[d] && i < shape[d]))
+    const own = (indices.length === 0 ? [/** @type {unknown} */ (undefined)] : indices).map((i, d) => {
+      if (i instanceof TensorCore && shape.length > 0) return asTensor(i);
+      if (!(typeof i === 'number' && Number.isInteger(i) && i >= -shape[d] && i < shape[d]))
         throw new ShapeError('at', `index ${shown(i)} is out of range for ${d === 0 ? show(shape) : `dimension ${d} of ${show(shape)}`}`);
-      const index = i < 0 ? i + shape[d] : i;
-      return F.squeeze(F.slice(x, 0, index, index + 1), 0);
-    }, asTensor(this));
+      return i < 0 ? i + shape[d] : i;
+    });
+    if (!own.every((i) => typeof i === 'number')) return elementsAt(asTensor(this), own);
+    return own.reduce((/** @type {Tensor} */ x, i) => F.squeeze(F.slice(x, 0, i, i + 1), 0), asTensor(this));
   }
   /**
    * Splits a dimension into parts of `size`; the last may be smaller. The parts are views.
