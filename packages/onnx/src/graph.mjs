@@ -186,7 +186,9 @@ const versionsOf = (imports) => new Map(imports.map(({ domain, version }) => [pl
 function portOf({ name, type }) {
   const tensor = type?.tensorType;
   if (!tensor || tensor.elemType === 0) return { name, type: undefined, shape: undefined };
-  // A field that is not there reads as 0.
-  const sizes = tensor.shape?.dim.map((size) => (Object.hasOwn(size, 'dimValue') ? Number(size.dimValue) : (size.dimParam ?? '')));
+  // A field that is not there reads as 0. Paddle2ONNX writes -1 for a size that each call chooses.
+  const sizes = tensor.shape?.dim.map((size) =>
+    Object.hasOwn(size, 'dimValue') && Number(size.dimValue) >= 0 ? Number(size.dimValue) : (size.dimParam ?? ''),
+  );
   return { name, type: typeOf(tensor.elemType, name), shape: sizes };
 }

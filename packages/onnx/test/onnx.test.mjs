@@ -55,6 +55,14 @@ test('inputs that a model cannot take are errors that name them', async () => {
   model.dispose();
 });
 
+test('a size of -1, as Paddle2ONNX writes it, is any', async () => {
+  const model = await loadOnnx(bytesOf({ ...linear(), input: [port('x', [-1, 2])] }));
+  assert.deepEqual(model.inputs, [{ name: 'x', type: 'float', shape: ['', 2] }]);
+  assert.deepEqual([...(await model.forward(tensor(X, { shape: [2, 2] })).toArray())], Y);
+  assert.throws(() => model.forward(tensor(X)), /the input x must have the shape \[\?, 2\], got \[4\]/);
+  model.dispose();
+});
+
 test('it trains: gradients of parameters, and a step of an optimizer', async () => {
   const model = await loadOnnx(bytesOf(linear()));
   const x = tensor(X, { shape: [2, 2] });

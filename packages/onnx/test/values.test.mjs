@@ -84,3 +84,25 @@ test('sums of no elements are none', async () => {
     assert.deepEqual((await model.forward(zeros([2, 0]), 1)).shape, [2, 0]);
   }
 });
+
+test('a row and a column that the host knows may be a matrix that it does not compute', async () => {
+  const rows = 300;
+  const input = [port('i', [rows, 1], INT64), port('j', [1, rows], INT64)];
+  const counted = BigInt64Array.from({ length: rows }, (_, i) => BigInt(i));
+  const [i, j] = [counted, counted.toReversed()].map((list, d) => Array.from(list, (each) => (d === 0 ? [each] : each)));
+  const model = await loadOnnx(
+    bytesOf({
+      node: [node('Equal', ['i', 'j'], ['same']), node('Add', ['i', 'j'], ['sum'])],
+      input,
+      output: [port('same', [rows, rows], 9), port('sum', [rows, rows], INT64)],
+    }),
+  );
+  const { same, sum } = await model.values({ i, j: [j] });
+  assert.equal(
+    same.elements.reduce((a, b) => a + Number(b), 0),
+    300,
+  );
+  assert.equal(Number(same.elements[299]), 1);
+  assert.deepEqual([sum.elements[0], sum.elements.at(-1), sum.elements.length].map(Number), [299, 299, 90_000]);
+  model.dispose();
+});
