@@ -5,7 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { F, compile, nn, optim, tensor, zeros } from 'helios-vk/nn';
+import { F, compile, nn, optim, tensor, traceOperations, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
 import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
@@ -517,5 +517,36 @@ test('a detector that finds nothing: RoiAlign of no regions', async () => {
   const x = tensor(new Float32Array(32), { shape: [1, 2, 4, 4] });
   const none = { rois: zeros([0, 4]), batch: zeros([0], { dtype: 'i64' }) };
   assert.deepEqual([...(await model.run({ x, ...none })).shape], [0, 2, 2, 3]);
+  model.dispose();
+});
+
+test('RoiAlign of regions of many sizes: each in its place, and as many operations for many as for few', async () => {
+  const graph = {
+    node: [node('RoiAlign', ['x', 'rois', 'batch'], ['y'], [int('output_height', 2), int('output_width', 1)])],
+    input: [port('x', [2, 2, 20, 30]), port('rois', ['regions', 4]), port('batch', ['regions'], INT64)],
+    output: [port('y', ['regions', 2, 2, 1])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  // The first channel is the column, the second one the row, and 100 more in the second image: the mean of a bin is its centre.
+  const pixels = Array.from({ length: 2400 }, (_, at) => (Math.floor(at / 600) % 2 ? Math.floor((at % 600) / 30) : at % 30));
+  const x = tensor(
+    pixels.map((value, at) => value + (at < 1200 ? 0 : 100)),
+    { shape: [2, 2, 20, 30] },
+  );
+  const regions = Array.from({ length: 40 }, (_, r) => [2 + (r % 5), 1 + (r % 3), 9 + ((7 * r) % 20), 8 + ((5 * r) % 11)]);
+  const batch = regions.map((_, r) => r % 2);
+  const y = await model.values({ x, rois: regions, batch });
+  const expected = regions.flatMap(([x1, y1, x2, y2], r) => {
+    const places = [1, 3].map((quarter) => y1 - 0.5 + ((y2 - y1) * quarter) / 4);
+    return [(x1 + x2) / 2 - 0.5, (x1 + x2) / 2 - 0.5, ...places].map((place) => place + 100 * batch[r]);
+  });
+  const far = expected.findIndex((each, i) => Math.abs(each - Number(y.y.elements[i])) > 1e-4);
+  assert.equal(far, -1, `element ${far}: ${y.y.elements[far]}, expected ${expected[far]}`);
+
+  const operations = (/** @type {number} */ count) => {
+    const rois = Array.from({ length: count }, (_, r) => [r % 7, 1, 8 + (r % 7), 9]);
+    return traceOperations((input) => model.forward({ x: input, rois, batch: rois.map(() => 1) }), [x]).operations.length;
+  };
+  assert.equal(operations(500), operations(5));
   model.dispose();
 });
