@@ -1,0 +1,42 @@
+// Operators of onnxruntime's own domain, beside what onnxruntime 1.32 computes with them.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { compile, tensor } from 'helios-vk/nn';
+import { loadOnnx, readNpz } from 'helios-onnx';
+
+const file = new URL('fixtures/microsoft.npz', import.meta.url);
+const arrays = Object.entries(readNpz(readFileSync(file), 'microsoft.npz'));
+const cases = [...new Set(arrays.map(([key]) => key.slice(0, key.indexOf('/'))))];
+/** The arrays of a case by name. @param {string} prefix */
+const those = (prefix) =>
+  Object.fromEntries(arrays.flatMap(([key, array]) => (key.startsWith(prefix) ? [[key.slice(prefix.length), array]] : [])));
+const DTYPES = /** @type {Record<string, any>} */ ({ float: 'f32', int32: 'i32', int64: 'i64', uint8: 'u8', int8: 'i8' });
+
+for (const name of cases) {
+  test(`${name}: what onnxruntime gives, eager and compiled`, async () => {
+    const { model: bytes } = those(`${name}/`);
+    const model = await loadOnnx(Uint8Array.from(/** @type {ArrayLike<number>} */ (bytes.elements)));
+    const given = those(`${name}/input.`);
+    const inputs = model.inputs.map(({ name: key }) => {
+      const { type, shape, elements } = given[key];
+      return tensor(/** @type {any} */ (elements), { shape: [...shape], dtype: DTYPES[type] });
+    });
+    const expected = Object.entries(those(`${name}/output.`));
+    const forward = (/** @type {any[]} */ ...tensors) => model.forward(...tensors);
+    for (const of of [forward, compile(forward)]) {
+      const found = of(...inputs);
+      for (const [key, { shape, elements }] of expected) {
+        const y = expected.length === 1 ? found : found[key];
+        assert.deepEqual([...y.shape], [...shape], key);
+        const [own, theirs] = [await y.toArray(), elements].map((list) => Array.from(list, Number));
+        const most = Math.max(...theirs.map(Math.abs));
+        const far = own.findIndex((each, i) => !(Math.abs(each - theirs[i]) <= 1e-5 * most));
+        assert.equal(far, -1, `${key}[${far}] is ${own[far]}, expected ${theirs[far]} of at most ${most}`);
+      }
+    }
+    model.dispose();
+  });
+}
