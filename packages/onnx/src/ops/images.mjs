@@ -86,7 +86,9 @@ function along(x, d, matrix) {
 /** @type {Computed} */
 const resize = {
   host: [1, 2, 3],
-  run([x, roi, scaleInput, sizeInput], attributes) {
+  run([x, roi, scaleInput, sizeInput], attributes, call) {
+    // Opset 10 has scales only, and no choice of coordinates.
+    if (call.node.op === 'Resize' && call.opset < 11) return upsample.run([x, roi], attributes, call);
     const {
       mode = 'nearest',
       coordinate_transformation_mode: coordinates = 'half_pixel',
@@ -118,7 +120,9 @@ const resize = {
       if (out === size && scale === 1 && !isCrop) continue;
       const positions = positionsOf(size, out, scale, coordinates, ranges[i]);
       if (mode === 'nearest') {
-        const indices = positions.map((each) => Math.min(size - 1, Math.max(0, nearest(each, rounding))));
+        // What onnxruntime does in opset 10, which does not say it.
+        const own = rounding === 'inwards' ? (scale < 1 ? 'ceil' : 'floor') : rounding;
+        const indices = positions.map((each) => Math.min(size - 1, Math.max(0, nearest(each, own))));
         y = take(y, d, indices);
       } else {
         const weights = weightsOf(positions, size, scale, {
@@ -156,9 +160,9 @@ const upsample = {
       /** @type {import('../definitions.mjs').Attributes} */ ({
         mode,
         coordinate_transformation_mode: 'asymmetric',
-        nearest_mode: 'floor',
+        nearest_mode: 'inwards',
       }),
-      call,
+      { ...call, opset: 11 },
     ),
 };
 
