@@ -4,7 +4,7 @@
 import { like } from './arrays.mjs';
 import { titleOf } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
-import { plain, sizeOf, tensorOf, typeOf } from './types.mjs';
+import { isFloat, plain, sizeOf, tensorOf, typeOf } from './types.mjs';
 import { Constant } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
@@ -174,6 +174,21 @@ export class Builder {
         return undefined;
     }
   }
+}
+
+/**
+ * A graph whose weights are initializers. Paddle2ONNX and some others write them as `Constant` nodes: in a graph without floating-point initializers
+ * the constants of more than one element are weights.
+ * @param {Graph} graph @returns {Graph}
+ */
+export function withWeights(graph) {
+  const isWeight = (/** @type {unknown} */ value) => value instanceof Constant && isFloat(value.type) && value.rank > 0 && value.size > 1;
+  if ([...graph.constants.values()].some(isWeight)) return graph;
+  const isLifted = (/** @type {Node} */ { domain, op, attributes }) => domain === '' && op === 'Constant' && isWeight(attributes.value);
+  const lifted = graph.nodes.filter(isLifted).map(({ outputs, attributes }) => /** @type {const} */ ([outputs[0], attributes.value]));
+  if (lifted.length === 0) return graph;
+  const constants = /** @type {Map<string, Constant>} */ (new Map([...graph.constants, ...lifted]));
+  return { ...graph, constants, nodes: graph.nodes.filter((node) => !isLifted(node)) };
 }
 
 /** @param {string} domain @param {string} name @param {string} overload */
