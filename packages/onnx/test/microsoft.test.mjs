@@ -6,6 +6,8 @@ import { test } from 'node:test';
 
 import { compile, tensor } from 'helios-vk/nn';
 import { loadOnnx, readNpz } from 'helios-onnx';
+import { decode, encode } from '../src/proto.mjs';
+import { bitsOf } from '../src/types.mjs';
 
 const file = new URL('fixtures/microsoft.npz', import.meta.url);
 const arrays = Object.entries(readNpz(readFileSync(file), 'microsoft.npz'));
@@ -40,3 +42,42 @@ for (const name of cases) {
     model.dispose();
   });
 }
+
+/** A model whose floats are f16. @param {Uint8Array} bytes */
+function halved(bytes) {
+  const message = decode('ModelProto', bytes, 'a case');
+  const graph = /** @type {import('../src/proto.mjs').GraphMessage} */ (message.graph);
+  for (const each of graph.initializer) {
+    if (each.dataType !== 1) continue;
+    const raw = Uint8Array.from(each.rawData);
+    Object.assign(each, { dataType: 10, rawData: bitsOf('float16', new Float32Array(raw.buffer)) });
+  }
+  for (const { type } of [...graph.input, ...graph.output]) if (type?.tensorType?.elemType === 1) type.tensorType.elemType = 10;
+  return encode('ModelProto', message);
+}
+
+test('operators of transformers take f16', async () => {
+  const QUANTIZED = /^(Dynamic|MatMulInteger|QAttention)/;
+  for (const name of cases.filter((each) => !QUANTIZED.test(each))) {
+    const { model: bytes } = those(`${name}/`);
+    const model = await loadOnnx(halved(Uint8Array.from(/** @type {ArrayLike<number>} */ (bytes.elements))));
+    const given = those(`${name}/input.`);
+    const inputs = model.inputs.map(({ name: key }) => {
+      const { type, shape, elements } = given[key];
+      const x = tensor(/** @type {any} */ (elements), { shape: [...shape], dtype: DTYPES[type] });
+      return type === 'float' ? x.to('f16') : x;
+    });
+    const found = model.forward(...inputs);
+    const expected = Object.entries(those(`${name}/output.`));
+    for (const [key, { type, shape, elements }] of expected) {
+      const y = expected.length === 1 ? found : found[key];
+      assert.deepEqual([...y.shape], [...shape], `${name}: ${key}`);
+      if (type === 'float' && key !== 'inverse') assert.equal(y.dtype, 'f16', `${name}: ${key}`);
+      const [own, theirs] = [await y.toArray(), elements].map((list) => Array.from(list, Number));
+      const most = Math.max(...theirs.map(Math.abs));
+      const far = own.findIndex((each, i) => !(Math.abs(each - theirs[i]) <= 4e-3 * most));
+      assert.equal(far, -1, `${name}: ${key}[${far}] is ${own[far]}, expected ${theirs[far]} of at most ${most}`);
+    }
+    model.dispose();
+  }
+});
