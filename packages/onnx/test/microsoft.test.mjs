@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { compile, tensor } from 'helios-vk/nn';
+import { F, compile, tensor } from 'helios-vk/nn';
 import { loadOnnx, readNpz } from 'helios-onnx';
 import { decode, encode } from '../src/proto.mjs';
 import { bitsOf } from '../src/types.mjs';
@@ -78,6 +78,50 @@ test('operators of transformers take f16', async () => {
       const far = own.findIndex((each, i) => !(Math.abs(each - theirs[i]) <= 4e-3 * most));
       assert.equal(far, -1, `${name}: ${key}[${far}] is ${own[far]}, expected ${theirs[far]} of at most ${most}`);
     }
+    model.dispose();
+  }
+});
+
+test('gradients flow through attention and norms: differences of the loss', async () => {
+  for (const [name, of] of /** @type {const} */ ([
+    ['Attention-mask', 'w'],
+    ['MultiHeadAttention-bias', 'bias'],
+    ['GroupQueryAttention-several', 'q'],
+    ['GroupQueryAttention-softcap', 'k'],
+    ['RotaryEmbedding', 'x'],
+    ['SkipLayerNormalization', 'skip'],
+    ['SkipSimplifiedLayerNormalization', 'g'],
+    ['FusedMatMul', 'b'],
+    ['BiasGelu', 'b'],
+    ['MatMulNBits-4-32', 'x'],
+  ])) {
+    const model = await loadOnnx(Uint8Array.from(/** @type {ArrayLike<number>} */ (those(`${name}/`).model.elements)));
+    const given = those(`${name}/input.`);
+    const inputs = Object.fromEntries(
+      model.inputs.map(({ name: key }) => {
+        const { type, shape, elements } = given[key];
+        return [key, tensor(/** @type {any} */ (elements), { shape: [...shape], dtype: DTYPES[type] })];
+      }),
+    );
+    const x = (inputs[of] ?? /** @type {any} */ (model)[of]).detach().requiresGrad_(true);
+    if (!inputs[of]) Object.assign(model, { [of]: x });
+    const loss = (/** @type {any} */ value) => {
+      if (inputs[of]) inputs[of] = value;
+      else Object.assign(model, { [of]: value });
+      const found = model.forward(inputs);
+      const y = found.shape ? found : found.y;
+      const factors = Array.from({ length: y.size }, (_, i) => Math.sin(3 * i + 1));
+      return F.sum(F.mul(y, tensor(factors, { shape: [...y.shape] })));
+    };
+    loss(x).backward();
+    const direction = Float32Array.from({ length: x.size }, (_, i) => Math.cos(5 * i));
+    const way = tensor(direction, { shape: [...x.shape] });
+    const slope = (await F.sum(F.mul(/** @type {any} */ (x.grad), way)).toArray())[0];
+    const [up, down] = await Promise.all(
+      [1, -1].map(async (sign) => (await loss(F.add(x.detach(), F.mul(way, 0.01 * sign))).toArray())[0]),
+    );
+    const expected = (Number(up) - Number(down)) / 0.02;
+    assert.ok(Math.abs(Number(slope) - expected) <= 0.01 * Math.max(1, Math.abs(expected)), `${name}: ${slope}, expected ${expected}`);
     model.dispose();
   }
 });
