@@ -37,7 +37,7 @@
  *   'linear_before_reset' | 'local_window_size' | 'low' | 'mask_filter_value' | 'mask_index_type' | 'max' | 'max_gram_length' | 'max_skip_count' |
  *   'mean' | 'min' | 'min_gram_length' | 'momentum' | 'N' | 'noop_with_empty_axes' | 'norm_coefficient' | 'norm_coefficient_post' | 'num_groups' |
  *   'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' | 'opset' | 'output_datatype' | 'output_dtype' | 'output_height' |
- *   'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' | 'quantize_axis' | 'ratio' | 'reverse' |
+ *   'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' | 'quantize_axis' | 'ratio' | 'replaced_value_float' | 'replaced_value_int64' | 'reverse' |
  *   'right_window_size' | 'rotary_embedding_dim' | 'rotary_interleaved' | 'sampling_ratio' | 'select_last_index' | 'size' | 'smooth_softmax' |
  *   'softcap' | 'sorted' | 'spatial_scale' | 'start' | 'storage_order' | 'targets' | 'threshold' | 'time_axis' | 'to' | 'training_mode' | 'transA' |
  *   'transB' | 'transBatchA' | 'transBatchB' | 'unidirectional' | 'upper' | 'value_float', number>} NumberAttributes
@@ -45,7 +45,7 @@
 /**
  * Attributes that are several numbers.
  * @typedef {Record<'activation_alpha' | 'activation_beta' | 'activation_params' | 'axes' | 'classlabels_ints' | 'coefficients' | 'dilations' | 'ends' |
- *   'intercepts' | 'kernel_shape' | 'ngram_counts' | 'ngram_indexes' | 'offset' | 'output_padding' | 'output_shape' | 'pads' | 'perm' |
+ *   'imputed_value_floats' | 'imputed_value_int64s' | 'intercepts' | 'kernel_shape' | 'ngram_counts' | 'ngram_indexes' | 'offset' | 'output_padding' | 'output_shape' | 'pads' | 'perm' |
  *   'pool_int64s' | 'qkv_hidden_sizes' | 'scales' | 'scan_input_axes' | 'scan_input_directions' | 'scan_output_axes' | 'scan_output_directions' | 'shape' |
  *   'split' | 'starts' | 'strides' | 'value_floats' | 'weights', number[]>} ListAttributes
  */

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 
 import { F, compile, nn, optim, tensor, traceOperations, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
-import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
+import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, ints, linear, node, port } from './lib/messages.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const X = [1, -1, 2, 0.5];
@@ -505,6 +505,35 @@ test("scikit-learn's scalers, linear models and normalizers: what onnxruntime gi
   const short = await loadOnnx(bytesOf(alone, { opsetImport }));
   assert.throws(() => short.forward(x), /LinearRegressor: 1 rows of 3 coefficients expected for an input \[3,3\], got 6/);
   short.dispose();
+});
+
+test('Imputer replaces a number, or what is none: what onnxruntime gives', async () => {
+  const of = (/** @type {object[]} */ attributes, type = FLOAT) =>
+    loadOnnx(
+      bytesOf(
+        {
+          node: [node('Imputer', ['x'], ['y'], attributes, { domain: 'ai.onnx.ml' })],
+          input: [port('x', ['rows', 2], type)],
+          output: [port('y', ['rows', 2], type)],
+        },
+        {
+          opsetImport: [
+            { domain: '', version: 17 },
+            { domain: 'ai.onnx.ml', version: 1 },
+          ],
+        },
+      ),
+    );
+  const float = (/** @type {string} */ name, /** @type {number} */ f) => ({ name, type: 1, f });
+  const list = { name: 'imputed_value_floats', type: 6, floats: [7, 8] };
+  const x = tensor([NaN, 1, 2, NaN, 0, 0], { shape: [3, 2] });
+  const results = async (/** @type {any} */ model, /** @type {any} */ input) => Array.from(await model.forward(input).toArray(), Number);
+  assert.deepEqual(await results(await of([list, float('replaced_value_float', NaN)]), x), [7, 1, 2, 8, 0, 0]);
+  assert.deepEqual(await results(await of([list]), x), [NaN, 1, 2, NaN, 7, 8]);
+  const whole = [ints('imputed_value_int64s', [5]), int('replaced_value_int64', -1)];
+  assert.deepEqual(await results(await of(whole, INT64), tensor([-1n, 1n, 2n, -1n]).reshape(2, 2)), [5, 1, 2, 5]);
+  const short = await of([{ ...list, floats: [1, 2, 3] }]);
+  assert.throws(() => short.forward(x), /Imputer: 1 or 2 numbers of the type float expected, got 3/);
 });
 
 test('a detector that finds nothing: RoiAlign of no regions', async () => {
