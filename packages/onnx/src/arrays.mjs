@@ -10,7 +10,7 @@ import { Value } from './value.mjs';
 /** @typedef {import('./types.mjs').Writable} Writable */
 
 /** Elements up to which a value is computed on the host. */
-const LIMIT = 4096;
+export const LIMIT = 4096;
 
 /** Elements up to which an operator makes a list on the host: sizes of a file may be any. */
 const LONGEST = 2 ** 24;
@@ -108,7 +108,11 @@ export function broadcast(...shapes) {
 
 /** Repeats dimensions of size 1. @param {Value} x @param {readonly number[]} shape @returns {Value} */
 export function expand(x, shape) {
-  if (!known(x) || sizeOf(shape) > LIMIT) return Value.of(x.type, F.expand(x.tensor, shape));
+  return known(x) && sizeOf(shape) <= LIMIT ? repeated(x, shape) : Value.of(x.type, F.expand(x.tensor, shape));
+}
+
+/** Repeats dimensions of size 1 on the host. @param {Value} x on the host @param {readonly number[]} shape */
+function repeated(x, shape) {
   const own = stridesOf(x.shape);
   const missing = shape.length - x.rank;
   return strided(
@@ -193,7 +197,7 @@ export function concat(values, axis) {
  */
 export function mapped(of, type, ...values) {
   const shape = broadcast(...values.map((value) => value.shape));
-  const operands = values.map((value) => /** @type {ArrayLike<number>} */ (expand(value, shape).elements));
+  const operands = values.map((value) => /** @type {ArrayLike<number>} */ (repeated(value, shape).elements));
   const result = arrayOf(type, sizeOf(shape));
   for (let i = 0; i < result.length; i++) result[i] = /** @type {number} */ (of(...operands.map((each) => each[i])));
   return Value.host(type, shape, result);

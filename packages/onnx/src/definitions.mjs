@@ -29,23 +29,24 @@
  */
 /**
  * Attributes that are one number; flags are 0 or 1.
- * @typedef {Record<'align_corners' | 'allowzero' | 'alpha' | 'antialias' | 'axis' | 'batch_axis' | 'batch_dims' | 'beta' | 'bias' |
- *   'block_size' | 'blocksize' | 'ceil_mode' | 'center_point_box' | 'channels_last' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' | 'decay_factor' |
- *   'detect_negative' | 'detect_positive' | 'dtype' | 'end' | 'epsilon' | 'exclude_outside' | 'exclusive' | 'extrapolation_value' |
- *   'fmod' | 'gamma' | 'group' | 'hidden_size' | 'high' | 'ignore_index' | 'input_forget' | 'interleaved' | 'inverse' | 'is_causal' | 'k' |
- *   'keepdims' | 'kv_num_heads' | 'lambd' | 'largest' | 'layout' | 'left_window_size' | 'linear_before_reset' | 'low' | 'max' |
- *   'max_gram_length' | 'max_skip_count' | 'mean' | 'min' | 'min_gram_length' | 'momentum' | 'noop_with_empty_axes' | 'norm_coefficient' |
- *   'norm_coefficient_post' | 'num_groups' | 'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' | 'opset' |
- *   'output_datatype' | 'output_dtype' | 'output_height' | 'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' |
- *   'ratio' | 'reverse' | 'right_window_size' | 'rotary_embedding_dim' | 'sampling_ratio' | 'select_last_index' | 'size' | 'softcap' |
- *   'sorted' | 'spatial_scale' | 'start' | 'storage_order' | 'targets' | 'threshold' | 'time_axis' | 'to' | 'training_mode' | 'transA' |
- *   'transB' | 'upper' | 'value_float', number>} NumberAttributes
+ * @typedef {Record<'align_corners' | 'allowzero' | 'alpha' | 'antialias' | 'axis' | 'batch_axis' | 'batch_dims' | 'beta' | 'bias' | 'bits' |
+ *   'block_size' | 'blocksize' | 'ceil_mode' | 'center_point_box' | 'channels_last' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' |
+ *   'decay_factor' | 'detect_negative' | 'detect_positive' | 'do_rotary' | 'dtype' | 'end' | 'epsilon' | 'exclude_outside' | 'exclusive' |
+ *   'extrapolation_value' | 'fmod' | 'gamma' | 'gather_axis' | 'group' | 'hidden_size' | 'high' | 'ignore_index' | 'input_forget' | 'interleaved' |
+ *   'inverse' | 'is_causal' | 'is_packed_batching' | 'K' | 'k' | 'keepdims' | 'kv_num_heads' | 'lambd' | 'largest' | 'layout' | 'left_window_size' |
+ *   'linear_before_reset' | 'local_window_size' | 'low' | 'mask_filter_value' | 'mask_index_type' | 'max' | 'max_gram_length' | 'max_skip_count' |
+ *   'mean' | 'min' | 'min_gram_length' | 'momentum' | 'N' | 'noop_with_empty_axes' | 'norm_coefficient' | 'norm_coefficient_post' | 'num_groups' |
+ *   'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' | 'opset' | 'output_datatype' | 'output_dtype' | 'output_height' |
+ *   'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' | 'quantize_axis' | 'ratio' | 'replaced_value_float' | 'replaced_value_int64' | 'reverse' |
+ *   'right_window_size' | 'rotary_embedding_dim' | 'rotary_interleaved' | 'sampling_ratio' | 'select_last_index' | 'size' | 'smooth_softmax' |
+ *   'softcap' | 'sorted' | 'spatial_scale' | 'start' | 'storage_order' | 'targets' | 'threshold' | 'time_axis' | 'to' | 'training_mode' | 'transA' |
+ *   'transB' | 'transBatchA' | 'transBatchB' | 'unidirectional' | 'upper' | 'value_float', number>} NumberAttributes
  */
 /**
  * Attributes that are several numbers.
- * @typedef {Record<'activation_alpha' | 'activation_beta' | 'axes' | 'classlabels_ints' | 'coefficients' | 'dilations' | 'ends' |
- *   'intercepts' | 'kernel_shape' | 'ngram_counts' | 'ngram_indexes' | 'offset' | 'output_padding' | 'output_shape' | 'pads' | 'perm' |
- *   'pool_int64s' | 'scales' | 'scan_input_axes' | 'scan_input_directions' | 'scan_output_axes' | 'scan_output_directions' | 'shape' |
+ * @typedef {Record<'activation_alpha' | 'activation_beta' | 'activation_params' | 'axes' | 'classlabels_ints' | 'coefficients' | 'dilations' | 'ends' |
+ *   'imputed_value_floats' | 'imputed_value_int64s' | 'intercepts' | 'kernel_shape' | 'ngram_counts' | 'ngram_indexes' | 'offset' | 'output_padding' | 'output_shape' | 'pads' | 'perm' |
+ *   'pool_int64s' | 'qkv_hidden_sizes' | 'scales' | 'scan_input_axes' | 'scan_input_directions' | 'scan_output_axes' | 'scan_output_directions' | 'shape' |
  *   'split' | 'starts' | 'strides' | 'value_floats' | 'weights', number[]>} ListAttributes
  */
 /**

@@ -4,7 +4,7 @@
 import { like } from './arrays.mjs';
 import { titleOf } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
-import { plain, sizeOf, tensorOf, typeOf } from './types.mjs';
+import { isFloat, plain, sizeOf, tensorOf, typeOf } from './types.mjs';
 import { Constant } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
@@ -176,6 +176,21 @@ export class Builder {
   }
 }
 
+/**
+ * A graph whose weights are initializers. Paddle2ONNX and some others write them as `Constant` nodes: in a graph without floating-point initializers
+ * the constants of more than one element are weights.
+ * @param {Graph} graph @returns {Graph}
+ */
+export function withWeights(graph) {
+  const isWeight = (/** @type {unknown} */ value) => value instanceof Constant && isFloat(value.type) && value.rank > 0 && value.size > 1;
+  if ([...graph.constants.values()].some(isWeight)) return graph;
+  const isLifted = (/** @type {Node} */ { domain, op, attributes }) => domain === '' && op === 'Constant' && isWeight(attributes.value);
+  const lifted = graph.nodes.filter(isLifted).map(({ outputs, attributes }) => /** @type {const} */ ([outputs[0], attributes.value]));
+  if (lifted.length === 0) return graph;
+  const constants = /** @type {Map<string, Constant>} */ (new Map([...graph.constants, ...lifted]));
+  return { ...graph, constants, nodes: graph.nodes.filter((node) => !isLifted(node)) };
+}
+
 /** @param {string} domain @param {string} name @param {string} overload */
 const functionKey = (domain, name, overload) => `${plainDomain(domain)}\n${name}\n${overload}`;
 
@@ -186,7 +201,9 @@ const versionsOf = (imports) => new Map(imports.map(({ domain, version }) => [pl
 function portOf({ name, type }) {
   const tensor = type?.tensorType;
   if (!tensor || tensor.elemType === 0) return { name, type: undefined, shape: undefined };
-  // A field that is not there reads as 0.
-  const sizes = tensor.shape?.dim.map((size) => (Object.hasOwn(size, 'dimValue') ? Number(size.dimValue) : (size.dimParam ?? '')));
+  // A field that is not there reads as 0. Paddle2ONNX writes -1 for a size that each call chooses.
+  const sizes = tensor.shape?.dim.map((size) =>
+    Object.hasOwn(size, 'dimValue') && Number(size.dimValue) >= 0 ? Number(size.dimValue) : (size.dimParam ?? ''),
+  );
   return { name, type: typeOf(tensor.elemType, name), shape: sizes };
 }

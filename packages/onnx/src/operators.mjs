@@ -16,6 +16,7 @@ import { REDUCTIONS } from './ops/reductions.mjs';
 import { SHAPES } from './ops/shapes.mjs';
 import { SIGNALS } from './ops/signals.mjs';
 import { TRAINING } from './ops/training.mjs';
+import { TRANSFORMERS } from './ops/transformers.mjs';
 
 /** @typedef {import('./definitions.mjs').Operator} Operator */
 
@@ -38,5 +39,6 @@ export const OPERATORS = new Map(
     SHAPES,
     SIGNALS,
     TRAINING,
+    TRANSFORMERS,
   ].flatMap((table) => Object.entries(table)),
 );

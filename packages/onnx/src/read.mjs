@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { Builder } from './graph.mjs';
+import { Builder, withWeights } from './graph.mjs';
 import { decode } from './proto.mjs';
 import { externalReader } from './types.mjs';
 
@@ -24,5 +24,5 @@ export async function readGraph(file) {
   if (builder.unknown.length > 0) {
     throw new Error(`${what} has ${builder.unknown.length} nodes that are not supported:\n  ${builder.unknown.join('\n  ')}`);
   }
-  return { message, graph };
+  return { message, graph: withWeights(graph) };
 }

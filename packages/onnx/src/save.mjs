@@ -75,7 +75,9 @@ function edited(bytes, edit) {
 
 /** Numbers of fields, as in proto.mjs. */
 const GRAPH = 7;
-const [INITIALIZER, INPUT, OUTPUT, VALUE_INFO] = [5, 11, 12, 13];
+const [NODE, INITIALIZER, INPUT, OUTPUT, VALUE_INFO] = [1, 5, 11, 12, 13];
+/** Of a node its attributes, of an attribute its tensor. */
+const [ATTRIBUTE, TENSOR] = [5, 5];
 const [DIMS, RAW_DATA, EXTERNAL_DATA] = [1, 9, 13];
 /** All fields of a tensor that have elements. */
 const ELEMENTS = [4, 5, 6, 7, RAW_DATA, 10, 11];
@@ -209,15 +211,18 @@ export async function saveOnnx(model, path) {
   if (from !== undefined && (await stampOf(from)) !== source.stamp) throw new Error(`saveOnnx: ${from} changed since it was loaded`);
   const bytes = from === undefined ? /** @type {Uint8Array} */ (source.bytes) : await readFile(from);
   const message = decode('ModelProto', bytes, from ?? 'the model');
-  const { initializer, sparseInitializer } = /** @type {import('./proto.mjs').GraphMessage} */ (message.graph);
+  const { node: nodes, initializer, sparseInitializer } = /** @type {import('./proto.mjs').GraphMessage} */ (message.graph);
   const external = externalReader(from === undefined ? undefined : dirname(from));
 
   /** @type {Map<string, Change>} */
   const changes = new Map();
-  for (const each of initializer) {
-    const tensor = model.weights.get(each.name);
+  /** Weights that are nodes, by the name of what these make. @type {Map<string, TensorMessage>} */
+  const made = new Map(nodes.flatMap((each) => tensorsOf(each)));
+  const weights = model.weights;
+  for (const [name, each] of [...initializer.map((each) => /** @type {const} */ ([each.name, each])), ...made]) {
+    const tensor = weights.get(name);
     const change = tensor && (await changeOf(each, tensor, external));
-    if (change) changes.set(each.name, change);
+    if (change) changes.set(name, change);
   }
   for (const { values } of sparseInitializer) {
     if (model.weights.get(values.name)?.isParameter)
@@ -259,18 +264,26 @@ export async function saveOnnx(model, path) {
   const graphField = [...fieldsOf(bytes)].findLast(({ number }) => number === GRAPH);
   const { begin, end } = /** @type {Field} */ (graphField);
   const graph = bytes.subarray(begin, end);
-  let index = 0;
+  /** @param {TensorMessage} tensor @param {Uint8Array} own its bytes @param {Change} change */
+  const written = async (tensor, own, change) =>
+    tensor.dataLocation === 1 ? outside(tensor, own, change) : tensorWith(own, change, field(RAW_DATA, [change.bytes]), ELEMENTS);
+  const next = { [INITIALIZER]: 0, [NODE]: 0 };
   for (const each of fieldsOf(graph)) {
-    if (each.number !== INITIALIZER) continue;
-    const tensor = initializer[index++];
-    const change = changes.get(tensor.name);
-    if (!change) continue;
     const own = graph.subarray(each.begin, each.end);
-    const inside = () => tensorWith(own, change, field(RAW_DATA, [change.bytes]), ELEMENTS);
-    tensors.set(each.start, field(INITIALIZER, tensor.dataLocation === 1 ? await outside(tensor, own, change) : inside()));
+    if (each.number === INITIALIZER) {
+      const tensor = initializer[next[INITIALIZER]++];
+      const change = changes.get(tensor.name);
+      if (change) tensors.set(each.start, field(INITIALIZER, await written(tensor, own, change)));
+    } else if (each.number === NODE) {
+      const node = nodes[next[NODE]++];
+      const [[name, tensor] = []] = tensorsOf(node);
+      const change = name === undefined ? undefined : changes.get(name);
+      if (!tensor || !change) continue;
+      tensors.set(each.start, field(NODE, await nodeWith(own, tensorIn(node), (bytes) => written(tensor, bytes, change))));
+    }
   }
   const newGraph = edited(graph, ({ number, start }, payload) => {
-    if (number === INITIALIZER) return tensors.get(start);
+    if (number === INITIALIZER || number === NODE) return tensors.get(start);
     if (!isReshaped) return undefined;
     if (number === VALUE_INFO) return [];
     if (number === OUTPUT) return field(OUTPUT, withSizes(payload, undefined));
@@ -288,6 +301,31 @@ export async function saveOnnx(model, path) {
     await rm(part, { force: true });
   }
   if (from !== undefined && resolve(from) === resolve(target)) source.stamp = await stampOf(from);
+}
+
+/** Which attribute of a node is its tensor; -1 if none is. @param {import('./proto.mjs').NodeMessage} node */
+const tensorIn = ({ opType, attribute }) => (opType === 'Constant' ? attribute.findLastIndex(({ name, t }) => name === 'value' && t) : -1);
+
+/** The tensor that a node is: its name, and the message. @param {import('./proto.mjs').NodeMessage} node @returns {[string, TensorMessage][]} */
+function tensorsOf(node) {
+  const tensor = node.attribute[tensorIn(node)]?.t;
+  return tensor ? [[node.output[0], tensor]] : [];
+}
+
+/** The last field with a number. @param {Uint8Array} bytes @param {number} number */
+const lastField = (bytes, number) => /** @type {Field} */ ([...fieldsOf(bytes)].findLast((each) => each.number === number));
+
+/**
+ * A node that is a tensor, with another one.
+ * @param {Uint8Array} bytes its message @param {number} index of the attribute @param {(tensor: Uint8Array) => Promise<Uint8Array[]>} other
+ */
+async function nodeWith(bytes, index, other) {
+  const attribute = [...fieldsOf(bytes)].filter(({ number }) => number === ATTRIBUTE)[index];
+  const own = bytes.subarray(attribute.begin, attribute.end);
+  const { start, begin, end } = lastField(own, TENSOR);
+  const tensor = field(TENSOR, await other(own.subarray(begin, end)));
+  const whole = edited(own, ({ start: at }) => (at === start ? tensor : undefined));
+  return edited(bytes, ({ start: at }) => (at === attribute.start ? field(ATTRIBUTE, whole) : undefined));
 }
 
 /** The name in a ValueInfoProto. @param {Uint8Array} info */

@@ -5,9 +5,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { F, compile, nn, optim, tensor, zeros } from 'helios-vk/nn';
+import { F, compile, nn, optim, tensor, traceOperations, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
-import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
+import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, ints, linear, node, port } from './lib/messages.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const X = [1, -1, 2, 0.5];
@@ -52,6 +52,14 @@ test('inputs that a model cannot take are errors that name them', async () => {
     () => model.forward(tensor([1, 2], { shape: [1, 2], dtype: 'i32' })),
     /the input x is float in the file: expected a tensor of f32, got i32/,
   );
+  model.dispose();
+});
+
+test('a size of -1, as Paddle2ONNX writes it, is any', async () => {
+  const model = await loadOnnx(bytesOf({ ...linear(), input: [port('x', [-1, 2])] }));
+  assert.deepEqual(model.inputs, [{ name: 'x', type: 'float', shape: ['', 2] }]);
+  assert.deepEqual([...(await model.forward(tensor(X, { shape: [2, 2] })).toArray())], Y);
+  assert.throws(() => model.forward(tensor(X)), /the input x must have the shape \[\?, 2\], got \[4\]/);
   model.dispose();
 });
 
@@ -499,6 +507,35 @@ test("scikit-learn's scalers, linear models and normalizers: what onnxruntime gi
   short.dispose();
 });
 
+test('Imputer replaces a number, or what is none: what onnxruntime gives', async () => {
+  const of = (/** @type {object[]} */ attributes, type = FLOAT) =>
+    loadOnnx(
+      bytesOf(
+        {
+          node: [node('Imputer', ['x'], ['y'], attributes, { domain: 'ai.onnx.ml' })],
+          input: [port('x', ['rows', 2], type)],
+          output: [port('y', ['rows', 2], type)],
+        },
+        {
+          opsetImport: [
+            { domain: '', version: 17 },
+            { domain: 'ai.onnx.ml', version: 1 },
+          ],
+        },
+      ),
+    );
+  const float = (/** @type {string} */ name, /** @type {number} */ f) => ({ name, type: 1, f });
+  const list = { name: 'imputed_value_floats', type: 6, floats: [7, 8] };
+  const x = tensor([NaN, 1, 2, NaN, 0, 0], { shape: [3, 2] });
+  const results = async (/** @type {any} */ model, /** @type {any} */ input) => Array.from(await model.forward(input).toArray(), Number);
+  assert.deepEqual(await results(await of([list, float('replaced_value_float', NaN)]), x), [7, 1, 2, 8, 0, 0]);
+  assert.deepEqual(await results(await of([list]), x), [NaN, 1, 2, NaN, 7, 8]);
+  const whole = [ints('imputed_value_int64s', [5]), int('replaced_value_int64', -1)];
+  assert.deepEqual(await results(await of(whole, INT64), tensor([-1n, 1n, 2n, -1n]).reshape(2, 2)), [5, 1, 2, 5]);
+  const short = await of([{ ...list, floats: [1, 2, 3] }]);
+  assert.throws(() => short.forward(x), /Imputer: 1 or 2 numbers of the type float expected, got 3/);
+});
+
 test('a detector that finds nothing: RoiAlign of no regions', async () => {
   const graph = {
     node: [node('RoiAlign', ['x', 'rois', 'batch'], ['y'], [int('output_height', 2), int('output_width', 3)])],
@@ -509,5 +546,37 @@ test('a detector that finds nothing: RoiAlign of no regions', async () => {
   const x = tensor(new Float32Array(32), { shape: [1, 2, 4, 4] });
   const none = { rois: zeros([0, 4]), batch: zeros([0], { dtype: 'i64' }) };
   assert.deepEqual([...(await model.run({ x, ...none })).shape], [0, 2, 2, 3]);
+  model.dispose();
+});
+
+test('RoiAlign of regions of many sizes: each in its place, and as many operations for many as for few', async () => {
+  const graph = {
+    node: [node('RoiAlign', ['x', 'rois', 'batch'], ['y'], [int('output_height', 2), int('output_width', 1)])],
+    input: [port('x', [2, 2, 20, 30]), port('rois', ['regions', 4]), port('batch', ['regions'], INT64)],
+    output: [port('y', ['regions', 2, 2, 1])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  // The first channel is the column, the second one the row, and 100 more in the second image: the mean of a bin is its centre.
+  const pixels = Array.from({ length: 2400 }, (_, at) => (Math.floor(at / 600) % 2 ? Math.floor((at % 600) / 30) : at % 30));
+  const x = tensor(
+    pixels.map((value, at) => value + (at < 1200 ? 0 : 100)),
+    { shape: [2, 2, 20, 30] },
+  );
+  const regions = Array.from({ length: 40 }, (_, r) => [2 + (r % 5), 1 + (r % 3), 9 + ((7 * r) % 20), 8 + ((5 * r) % 11)]);
+  const batch = regions.map((_, r) => r % 2);
+  const { y } = await model.values({ x, rois: regions, batch });
+  const found = Array.from(y.elements ?? [], Number);
+  const expected = regions.flatMap(([x1, y1, x2, y2], r) => {
+    const places = [1, 3].map((quarter) => y1 - 0.5 + ((y2 - y1) * quarter) / 4);
+    return [(x1 + x2) / 2 - 0.5, (x1 + x2) / 2 - 0.5, ...places].map((place) => place + 100 * batch[r]);
+  });
+  const far = expected.findIndex((each, i) => !(Math.abs(each - found[i]) <= 1e-4));
+  assert.equal(far, -1, `element ${far}: ${found[far]}, expected ${expected[far]}`);
+
+  const operations = (/** @type {number} */ count) => {
+    const rois = Array.from({ length: count }, (_, r) => [r % 7, 1, 8 + (r % 7), 9]);
+    return traceOperations((input) => model.forward({ x: input, rois, batch: rois.map(() => 1) }), [x]).operations.length;
+  };
+  assert.equal(operations(500), operations(5));
   model.dispose();
 });

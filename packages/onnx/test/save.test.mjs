@@ -47,6 +47,41 @@ test('only the bytes of changed elements differ', async () => {
   assert.deepEqual(Object.keys(again.stateDict()), Object.keys(model.stateDict()));
 });
 
+test('weights that are Constant nodes, as Paddle2ONNX writes them, train and are saved', async () => {
+  const { initializer, node: nodes, ...ports } = linear();
+  const constant = (/** @type {any} */ t, /** @type {object[]} */ more = []) =>
+    node('Constant', [], [t.name], [...more, { name: 'value', type: 4, t: { ...t, name: '' } }], { name: `made ${t.name}` });
+  const half = floats('half', [1], [0.5]);
+  const graph = { ...ports, node: [...initializer.map((t) => constant(t)), constant(half), ...nodes] };
+  const bytes = Buffer.from(bytesOf(graph));
+  const model = await loadOnnx(bytes);
+  assert.deepEqual(Object.keys(model.stateDict()), ['layer.weight', 'layer.bias']);
+  assert.equal(model.parameters().length, 2);
+  const x = tensor([1, -1, 2, 0.5], { shape: [2, 2] });
+  assert.deepEqual([...(await model.forward(x).toArray())], [0, 0, 0, 4.5, 0, 10]);
+  F.sum(model.forward(x)).backward();
+  new optim.SGD(model.parameters(), { lr: 0.5 }).step();
+  const path = join(folder, 'constants.onnx');
+  await saveOnnx(model, path);
+  const saved = await readFile(path);
+  // Of the bytes only those of the two tensors differ.
+  const [weight, bias] = initializer.map((t) => bytes.indexOf(t.rawData));
+  assert.equal(saved.length, bytes.length);
+  const changed = differences(bytes, saved);
+  assert.ok(changed.length > 0 && changed.every((i) => (i >= weight && i < weight + 24) || (i >= bias && i < bias + 12)));
+  const again = await loadOnnx(path);
+  assert.deepEqual([...(await again.forward(x).toArray())], [...(await model.forward(x).toArray())]);
+  assert.deepEqual([...(await /** @type {any} */ (again)['layer.bias'].toArray())], [0, -100, 0.5]);
+  // Another shape, in a node too.
+  /** @type {any} */ (again)['layer.weight'] = new nn.Parameter(tensor([1, 2], { shape: [2, 1] }));
+  /** @type {any} */ (again)['layer.bias'] = new nn.Parameter(tensor([3]));
+  await saveOnnx(again, path);
+  assert.deepEqual([...(await (await loadOnnx(path)).forward(x).toArray())], [2, 6]);
+  // Beside initializers a constant is a number of a formula.
+  const mixed = await loadOnnx(bytesOf({ ...linear(), node: [constant(floats('mask', [2], [0, 1])), ...nodes] }));
+  assert.deepEqual(Object.keys(mixed.stateDict()), ['layer.weight', 'layer.bias']);
+});
+
 test('each type is written as it was, and elements that stayed keep their bits', async () => {
   const DOUBLE = 11;
   const HALF = 10;

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 import { tensor, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
-import { INT64, bytesOf, int, node, port } from './lib/messages.mjs';
+import { INT64, bytesOf, floats, int, node, port } from './lib/messages.mjs';
 
 /** A model of one node. @param {string} op @param {object[]} input @param {object[]} output @param {object[]} [attribute] */
 const modelOf = (op, input, output, attribute = []) => {
@@ -83,4 +83,63 @@ test('sums of no elements are none', async () => {
     const model = await modelOf('CumSum', ports, [port('y', [2, 0])], [int('exclusive', 1), int('reverse', reverse)]);
     assert.deepEqual((await model.forward(zeros([2, 0]), 1)).shape, [2, 0]);
   }
+});
+
+test('a row and a column that the host knows may be a matrix that it does not compute', async () => {
+  const rows = 300;
+  const input = [port('i', [rows, 1], INT64), port('j', [1, rows], INT64)];
+  const counted = BigInt64Array.from({ length: rows }, (_, i) => BigInt(i));
+  const [i, j] = [counted, counted.toReversed()].map((list, d) => Array.from(list, (each) => (d === 0 ? [each] : each)));
+  const model = await loadOnnx(
+    bytesOf({
+      node: [node('Equal', ['i', 'j'], ['same']), node('Add', ['i', 'j'], ['sum'])],
+      input,
+      output: [port('same', [rows, rows], 9), port('sum', [rows, rows], INT64)],
+    }),
+  );
+  const results = await model.values({ i, j: [j] });
+  const [same, sum] = [results.same, results.sum].map(({ elements }) => Array.from(elements ?? [], Number));
+  assert.equal(
+    same.reduce((a, b) => a + b, 0),
+    300,
+  );
+  assert.equal(same[299], 1);
+  assert.deepEqual([sum[0], sum.at(-1), sum.length], [299, 299, 90_000]);
+  model.dispose();
+});
+
+test('before opset 13 Hardmax takes the dimensions from its axis on as one, and infinities leave no NaN', async () => {
+  const hardmax = (/** @type {number} */ version) =>
+    loadOnnx(
+      bytesOf(
+        { node: [node('Hardmax', ['x'], ['y'], [int('axis', 1)])], input: [port('x', [1, 2, 2])], output: [port('y', [1, 2, 2])] },
+        { opsetImport: [{ domain: '', version }] },
+      ),
+    );
+  const x = tensor([1, -Infinity, 3, Infinity], { shape: [1, 2, 2] });
+  assert.deepEqual([...(await (await hardmax(12)).forward(x).toArray())], [0, 0, 0, 1]);
+  assert.deepEqual([...(await (await hardmax(13)).forward(x).toArray())], [0, 0, 1, 1]);
+  const relu = await modelOf('ThresholdedRelu', [port('x', [3])], [port('y', [3])]);
+  assert.deepEqual([...(await relu.forward(tensor([-Infinity, 0.5, 2])).toArray())], [0, 0, 2]);
+});
+
+test('Resize of opset 10 has its scales as second input', async () => {
+  const resized = async (/** @type {number} */ scale, /** @type {string} */ mode) => {
+    const model = await loadOnnx(
+      bytesOf(
+        {
+          node: [node('Resize', ['x', 's'], ['y'], [text('mode', mode)])],
+          initializer: [floats('s', [2], [1, scale])],
+          input: [port('x', [1, 5])],
+          output: [port('y', [1, 'columns'])],
+        },
+        { opsetImport: [{ domain: '', version: 10 }] },
+      ),
+    );
+    return [...(await model.forward(tensor([0, 10, 20, 30, 40], { shape: [1, 5] })).toArray())].map(Math.round);
+  };
+  // What onnxruntime 1.32 gives.
+  assert.deepEqual(await resized(1.5, 'nearest'), [0, 0, 10, 20, 20, 30, 40]);
+  assert.deepEqual(await resized(0.7, 'nearest'), [0, 20, 30]);
+  assert.deepEqual(await resized(1.5, 'linear'), [0, 7, 13, 20, 27, 33, 40]);
 });

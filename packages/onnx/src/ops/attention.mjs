@@ -7,9 +7,9 @@ import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 /** @typedef {import('../definitions.mjs').Controlling} Controlling */
 
 /** Heads of a packed row, as a dimension before the tokens. @param {Tensor} x [batch, tokens, heads · size] @param {number} heads @returns {Tensor} */
-const heads = (x, heads) => f.transpose(f.reshape(x, [x.shape[0], x.shape[1], heads, -1]), 1, 2);
+export const heads = (x, heads) => f.transpose(f.reshape(x, [x.shape[0], x.shape[1], heads, -1]), 1, 2);
 /** The reverse. @param {Tensor} x @returns {Tensor} */
-const packed = (x) => f.reshape(f.transpose(x, 1, 2), [x.shape[0], x.shape[2], -1]);
+export const packed = (x) => f.reshape(f.transpose(x, 1, 2), [x.shape[0], x.shape[2], -1]);
 
 /** Each head of keys or values for all queries that share it. @param {Tensor} x @param {number} count of the heads of the queries @returns {Tensor} */
 function shared(x, count) {
@@ -110,14 +110,32 @@ const flexAttention = {
   },
 };
 
+/**
+ * Turns pairs of a head's elements by the angles of their tokens (Su et al. 2021).
+ * @param {Tensor} y [batch, heads, tokens, size] @param {Tensor} c cosines, [batch or 1, 1, tokens, pairs] @param {Tensor} s sines @param {boolean} interleaved
+ * whether neighbours are pairs, else elements that are `pairs` apart
+ * @returns {Tensor} in y's shape; elements behind the pairs stay
+ */
+export function rotated(y, c, s, interleaved) {
+  const size = y.shape[3];
+  const half = c.shape[3];
+  const turned = 2 * half;
+  const head = f.slice(y, 3, 0, turned);
+  const [a, b] = interleaved
+    ? [f.slice(head, 3, 0, turned, 2), f.slice(head, 3, 1, turned, 2)]
+    : [f.slice(head, 3, 0, half), f.slice(head, 3, half, turned)];
+  const [real, imaginary] = [f.sub(f.mul(c, a), f.mul(s, b)), f.add(f.mul(s, a), f.mul(c, b))];
+  const both = interleaved ? f.reshape(f.stack([real, imaginary], 4), head.shape) : f.cat([real, imaginary], 3);
+  return turned < size ? f.cat([both, f.slice(y, 3, turned, size)], 3) : both;
+}
+
 /** @type {Computed} */
 const rotaryEmbedding = {
   run([x, cos, sin, positions], { num_heads: count, rotary_embedding_dim: width = 0, interleaved = 0 }) {
     const isPacked = x.rank === 3;
     const y = isPacked ? heads(x.tensor, count) : x.tensor;
     const [batch, , tokens, size] = y.shape;
-    const turned = width || size;
-    const half = turned / 2;
+    const half = (width || size) / 2;
     /** @param {Value} table */
     const rows = (table) => {
       const own = positions
@@ -125,14 +143,7 @@ const rotaryEmbedding = {
         : f.reshape(table.tensor, [-1, /** @type {number} */ (table.shape.at(-1))]);
       return f.reshape(f.slice(own, 1, 0, half), [batch, 1, tokens, half]);
     };
-    const [c, s] = [rows(cos), rows(sin)];
-    const head = f.slice(y, 3, 0, turned);
-    const [a, b] = interleaved
-      ? [f.slice(head, 3, 0, turned, 2), f.slice(head, 3, 1, turned, 2)]
-      : [f.slice(head, 3, 0, half), f.slice(head, 3, half, turned)];
-    const [real, imaginary] = [f.sub(f.mul(c, a), f.mul(s, b)), f.add(f.mul(s, a), f.mul(c, b))];
-    const both = interleaved ? f.reshape(f.stack([real, imaginary], 4), head.shape) : f.cat([real, imaginary], 3);
-    const whole = turned < size ? f.cat([both, f.slice(y, 3, turned, size)], 3) : both;
+    const whole = rotated(y, rows(cos), rows(sin), Boolean(interleaved));
     return same(x.type, isPacked ? packed(whole) : whole);
   },
 };

@@ -191,7 +191,7 @@ export const ELEMENTWISE = {
   Swish: activation((x, { alpha = 1 }) => swish(x, alpha)),
   Tan: unary(f.tan),
   Tanh: unary(f.tanh),
-  ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
+  ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.full([], 0, { dtype: x.dtype }))),
   Where: where,
   'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
   Xor: comparison(f.logicalXor, (a, b) => Boolean(a) !== Boolean(b)),

@@ -86,7 +86,9 @@ function along(x, d, matrix) {
 /** @type {Computed} */
 const resize = {
   host: [1, 2, 3],
-  run([x, roi, scaleInput, sizeInput], attributes) {
+  run([x, roi, scaleInput, sizeInput], attributes, call) {
+    // Opset 10 has scales only, and no choice of coordinates.
+    if (call.node.op === 'Resize' && call.opset < 11) return upsample.run([x, roi], attributes, call);
     const {
       mode = 'nearest',
       coordinate_transformation_mode: coordinates = 'half_pixel',
@@ -118,7 +120,9 @@ const resize = {
       if (out === size && scale === 1 && !isCrop) continue;
       const positions = positionsOf(size, out, scale, coordinates, ranges[i]);
       if (mode === 'nearest') {
-        const indices = positions.map((each) => Math.min(size - 1, Math.max(0, nearest(each, rounding))));
+        // What onnxruntime does in opset 10, which does not say it.
+        const own = rounding === 'inwards' ? (scale < 1 ? 'ceil' : 'floor') : rounding;
+        const indices = positions.map((each) => Math.min(size - 1, Math.max(0, nearest(each, own))));
         y = take(y, d, indices);
       } else {
         const weights = weightsOf(positions, size, scale, {
@@ -156,9 +160,9 @@ const upsample = {
       /** @type {import('../definitions.mjs').Attributes} */ ({
         mode,
         coordinate_transformation_mode: 'asymmetric',
-        nearest_mode: 'floor',
+        nearest_mode: 'inwards',
       }),
-      call,
+      { ...call, opset: 11 },
     ),
 };
 
@@ -296,6 +300,16 @@ const deformConv = {
   },
 };
 
+/** Elements up to which corners of regions are in memory at once. */
+const MAX_CORNERS = 2 ** 24;
+
+/** The two neighbours of a place along an axis, and the weight of the second. @param {number} place @param {number} size */
+function cornersAt(place, size) {
+  const at = Math.max(0, place);
+  const low = Math.min(size - 1, Math.floor(at));
+  return { low, high: Math.min(size - 1, low + 1), t: low === size - 1 ? 0 : at - low, isOutside: place < -1 || place > size };
+}
+
 /** @type {Computed} */
 const roiAlign = {
   host: [1, 2],
@@ -309,40 +323,75 @@ const roiAlign = {
     } = attributes;
     const shift =
       (attributes.coordinate_transformation_mode ?? (opset >= 16 ? 'half_pixel' : 'output_half_pixel')) === 'half_pixel' ? 0.5 : 0;
-    const [, channels, rows, columns] = x.shape;
-    const flat = f.reshape(f.to(x.tensor, 'f32'), [x.shape[0], channels, rows * columns]);
-    const regions = Array.from({ length: rois.shape[0] }, (_, r) => {
-      const [x1, y1, x2, y2] = rois.numbers.slice(4 * r, 4 * r + 4).map((v) => v * scale - shift);
-      const [w, h] = [x2 - x1, y2 - y1].map((size) => (shift ? size : Math.max(1, size)));
-      const [down, across] = [ratio || Math.ceil(h / height), ratio || Math.ceil(w / width)];
-      const indices = [];
-      const weights = [];
-      for (const [i, j, k, l] of grid([height, width, down, across])) {
-        const [cy, cx] = [y1 + (h / height) * (i + (k + 0.5) / down), x1 + (w / width) * (j + (l + 0.5) / across)];
-        const isOutside = cy < -1 || cy > rows || cx < -1 || cx > columns;
-        const axis = (/** @type {number} */ c, /** @type {number} */ size) => {
-          const at = Math.max(0, c);
-          const low = Math.min(size - 1, Math.floor(at));
-          return { low, high: Math.min(size - 1, low + 1), t: low === size - 1 ? 0 : at - low };
-        };
-        const [a, b] = [axis(cy, rows), axis(cx, columns)];
-        for (const [row, column, weight] of [
-          [a.low, b.low, (1 - a.t) * (1 - b.t)],
-          [a.low, b.high, (1 - a.t) * b.t],
-          [a.high, b.low, a.t * (1 - b.t)],
-          [a.high, b.high, a.t * b.t],
-        ]) {
-          indices.push(isOutside ? 0 : row * columns + column);
-          weights.push(isOutside ? 0 : weight);
-        }
-      }
-      const image = f.reshape(f.slice(flat, 0, batches.numbers[r], batches.numbers[r] + 1), [channels, rows * columns]);
-      const corners = f.mul(f.indexSelect(image, 1, uploaded(indices, [indices.length], 'i32')), uploaded(weights, [1, weights.length]));
-      const bins = f.reshape(corners, [channels, height, width, down * across * 4]);
-      return mode === 'max' ? f.amax(bins, 3) : f.div(f.sum(bins, 3), down * across);
-    });
+    const [batch, channels, rows, columns] = x.shape;
+    const [count] = rois.shape;
     // A detector may find nothing.
-    return same(x.type, regions.length > 0 ? f.stack(regions, 0) : f.zeros([0, channels, height, width]));
+    if (count === 0) return same(x.type, f.zeros([0, channels, height, width]));
+    const [corners, images] = [rois.numbers, batches.numbers];
+    const regions = images.map((image, r) => {
+      const [x1, y1, x2, y2] = corners.slice(4 * r, 4 * r + 4).map((v) => v * scale - shift);
+      const [w, h] = [x2 - x1, y2 - y1].map((size) => (shift ? size : Math.max(1, size)));
+      return { image, x1, y1, w, h, down: ratio || Math.max(0, Math.ceil(h / height)), across: ratio || Math.max(0, Math.ceil(w / width)) };
+    });
+    // Those with as many samples, in one call.
+    /** @type {Map<string, number[]>} */
+    const groups = new Map();
+    for (const [r, { down, across }] of regions.entries()) {
+      const key = `${down} ${across}`;
+      groups.set(key, groups.get(key) ?? []);
+      groups.get(key)?.push(r);
+    }
+    const pixels = f.reshape(f.transpose(f.to(x.tensor, 'f32'), 0, 1), [channels, batch * rows * columns]);
+    /** @param {number[]} members with as many samples @returns {Tensor} [channels, members · height · width] */
+    const bins = (members) => {
+      const { down, across } = regions[members[0]];
+      const each = 4 * down * across;
+      // A region without extent has no samples.
+      if (each === 0) return f.zeros([channels, members.length * height * width]);
+      const total = limited(members.length * height * width * each);
+      const [indices, weights] = [new Int32Array(total), new Float32Array(total)];
+      let at = 0;
+      for (const { image, x1, y1, w, h } of members.map((r) => regions[r])) {
+        const along = (/** @type {number} */ from, /** @type {number} */ step, /** @type {number} */ parts, /** @type {number} */ size) =>
+          Array.from({ length: parts }, (_, k) => cornersAt(from + step * ((k + 0.5) / parts), size));
+        const ys = Array.from({ length: height }, (_, i) => along(y1 + (h / height) * i, h / height, down, rows));
+        const xs = Array.from({ length: width }, (_, j) => along(x1 + (w / width) * j, w / width, across, columns));
+        const first = image * rows * columns;
+        for (const i of ys)
+          for (const j of xs)
+            for (const a of i)
+              for (const b of j) {
+                const isOutside = a.isOutside || b.isOutside;
+                for (const [row, column, weight] of [
+                  [a.low, b.low, (1 - a.t) * (1 - b.t)],
+                  [a.low, b.high, (1 - a.t) * b.t],
+                  [a.high, b.low, a.t * (1 - b.t)],
+                  [a.high, b.high, a.t * b.t],
+                ]) {
+                  indices[at] = isOutside ? first : first + row * columns + column;
+                  weights[at++] = isOutside ? 0 : weight;
+                }
+              }
+      }
+      const one = [members.length * height * width, each];
+      const found = f.reshape(f.indexSelect(pixels, 1, uploaded(indices, [total], 'i32')), [channels, ...one]);
+      const weighted = f.mul(found, uploaded(weights, [1, ...one]));
+      return mode === 'max' ? f.amax(weighted, 2) : f.div(f.sum(weighted, 2), down * across);
+    };
+    /** @type {number[]} */
+    const order = [];
+    const parts = [];
+    for (const members of groups.values()) {
+      const { down, across } = regions[members[0]];
+      const most = Math.max(1, Math.floor(MAX_CORNERS / (height * width * Math.max(1, 4 * down * across) * channels)));
+      for (let from = 0; from < members.length; from += most) parts.push(bins(members.slice(from, from + most)));
+      order.push(...members);
+    }
+    const all = f.reshape(f.cat(parts, 1), [channels, count, height, width]);
+    const places = new Int32Array(count);
+    for (const [i, r] of order.entries()) places[r] = i;
+    const inOrder = groups.size === 1 ? all : f.indexSelect(all, 1, uploaded(places, [count], 'i32'));
+    return same(x.type, f.transpose(inOrder, 0, 1));
   },
 };
 

@@ -1,8 +1,8 @@
 // What definitions of operators have in common.
 
 import { F, tensor } from 'helios-vk/nn';
-import { axisOf, broadcast, cast, computable, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
-import { TYPES, isFloat } from '../types.mjs';
+import { LIMIT, axisOf, broadcast, cast, computable, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
+import { TYPES, isFloat, sizeOf } from '../types.mjs';
 import { Value } from '../value.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -37,7 +37,8 @@ export const hosted = (...values) => computable(...values) && values.every((valu
  * @param {(...numbers: number[]) => number | boolean} of @param {Type} type of the result @param {...Value} values
  */
 export function onHost(of, type, ...values) {
-  if (!hosted(...values)) return undefined;
+  // A row and a column that are small may be a large matrix.
+  if (!hosted(...values) || sizeOf(broadcast(...values.map(({ shape }) => shape))) > LIMIT) return undefined;
   let isExact = true;
   const y = mapped(
     (...numbers) => {

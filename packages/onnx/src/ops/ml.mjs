@@ -1,6 +1,7 @@
-// Operators of `ai.onnx.ml` that are products and divisions: what skl2onnx writes of scikit-learn's scalers, linear models and normalizers.
+// Operators of `ai.onnx.ml` that are products and divisions: what skl2onnx writes of scikit-learn's scalers, imputers, linear models and normalizers.
 
-import { Value, f, uploaded } from './lib.mjs';
+import { isFloat } from '../types.mjs';
+import { Value, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -74,8 +75,25 @@ const normalizer = {
   },
 };
 
+/** One number, or one for each feature, in the place of a number that stands for a missing one. @type {Computed} */
+const imputer = {
+  run([x], attributes) {
+    const { imputed_value_floats: floats, imputed_value_int64s: integers } = attributes;
+    const { replaced_value_float: float = 0, replaced_value_int64: integer = 0 } = attributes;
+    const isOfFloats = isFloat(x.type);
+    const [given, missing] = isOfFloats ? [floats, float] : [integers, integer];
+    const features = x.shape.at(-1) ?? 1;
+    if (!given || (given.length !== 1 && given.length !== features))
+      throw new Error(`Imputer: 1 or ${features} numbers of the type ${x.type} expected, got ${given?.length ?? 'none'}`);
+    const own = x.tensor;
+    const isMissing = Number.isNaN(missing) ? f.ne(own, own) : f.eq(own, missing);
+    return same(x.type, f.where(isMissing, uploaded(given, [given.length], own.dtype), own));
+  },
+};
+
 /** @type {import('../definitions.mjs').Table} */
 export const ML = {
+  'ai.onnx.ml.Imputer': imputer,
   'ai.onnx.ml.LinearClassifier': linearClassifier,
   'ai.onnx.ml.LinearRegressor': linearRegressor,
   'ai.onnx.ml.Normalizer': normalizer,

@@ -64,19 +64,30 @@ const dequantizeLinear = {
   },
 };
 
+/** The range of numbers, as a scale and a zero point of uint8. @param {Tensor} x f32 @returns {{ scale: Tensor, zero: Tensor }} f32 [] */
+function rangeIn(x) {
+  const flat = f.reshape(x, [x.size]);
+  const [least, most] = [f.clamp(f.amin(flat), undefined, 0), f.clamp(f.amax(flat), 0)];
+  // By a tensor: a division by a number multiplies by its reciprocal, whose results are often one unit in the last place away.
+  const quotient = f.div(f.sub(most, least), f.full([], 255));
+  // Zeros have no range. Their scale is 1, as in onnxruntime; 0 / 0 would be no number.
+  const scale = f.where(f.eq(quotient, 0), f.full([], 1), quotient);
+  return { scale, zero: f.clamp(f.round(f.div(f.neg(least), scale)), 0, 255) };
+}
+
 /** @type {Computed} */
 const dynamicQuantizeLinear = {
   run([x]) {
-    const flat = f.reshape(x.tensor, [x.size]);
-    const [least, most] = [f.clamp(f.amin(flat), undefined, 0), f.clamp(f.amax(flat), 0)];
-    // By a tensor: a division by a number multiplies by its reciprocal, whose results are often one unit in the last place away.
-    const quotient = f.div(f.sub(most, least), f.full([], 255));
-    // Zeros have no range. Their scale is 1, as in onnxruntime; 0 / 0 would be no number.
-    const scale = f.where(f.eq(quotient, 0), f.full([], 1), quotient);
-    const zero = f.clamp(f.round(f.div(f.neg(least), scale)), 0, 255);
+    const { scale, zero } = rangeIn(x.tensor);
     return [saturated(f.div(x.tensor, scale), zero, 'uint8'), Value.of('float', scale), Value.of('uint8', f.to(zero, TYPES.uint8.dtype))];
   },
 };
+
+/** Numbers as DynamicQuantizeLinear makes them, less their zero point. @param {Tensor} x f32 @returns {{ rows: Tensor, scale: Tensor }} f32, whole numbers and [] */
+export function dynamicallyQuantized(x) {
+  const { scale, zero } = rangeIn(x);
+  return { rows: f.sub(f.clamp(f.add(f.round(f.div(x, scale)), zero), 0, 255), zero), scale };
+}
 
 /** A scale or zero point of rows or columns. @param {Value} value @param {boolean} isRow @returns {number[]} */
 const alongMatrix = (value, isRow) => (value.rank === 1 ? (isRow ? [value.size, 1] : [1, value.size]) : [...value.shape]);

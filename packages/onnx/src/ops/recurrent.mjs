@@ -1,7 +1,9 @@
 // Recurrent networks, one step after another.
 
+import { centred } from './convolution.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, f, same, uploaded } from './lib.mjs';
+import { dynamicallyQuantized } from './quantization.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Attributes} Attributes */
@@ -35,6 +37,7 @@ function activationOf(name, alpha, beta, call) {
  * @property {Tensor} x
  * @property {Tensor[]} states
  * @property {Tensor} weights
+ * @property {(h: Tensor, weights: Tensor) => Tensor} product
  * @property {Tensor} bias
  * @property {Tensor} recurrent
  * @property {((x: Tensor) => Tensor)[]} functions
@@ -50,21 +53,21 @@ const CELLS = {
   RNN: {
     gates: 1,
     activations: ['Tanh'],
-    next: ({ x, states: [h], weights, bias, recurrent, functions: [act] }) => [
-      act(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent))),
+    next: ({ x, states: [h], weights, product, bias, recurrent, functions: [act] }) => [
+      act(f.add(f.add(x, bias), f.add(product(h, weights), recurrent))),
     ],
   },
   GRU: {
     gates: 3,
     activations: ['Sigmoid', 'Tanh'],
-    next({ x, states: [h], weights, bias, recurrent, functions: [act, last], attributes }) {
+    next({ x, states: [h], weights, product, bias, recurrent, functions: [act, last], attributes }) {
       const size = h.shape[1];
       const [xz, xr, xh] = parts(f.add(x, bias), size);
       const [bz, br, bh] = parts(recurrent, size);
       const [wz, wr, wh] = parts(weights, size);
-      const z = act(f.add(xz, f.add(f.matmul(h, wz), bz)));
-      const r = act(f.add(xr, f.add(f.matmul(h, wr), br)));
-      const inner = attributes.linear_before_reset ? f.mul(r, f.add(f.matmul(h, wh), bh)) : f.add(f.matmul(f.mul(r, h), wh), bh);
+      const z = act(f.add(xz, f.add(product(h, wz), bz)));
+      const r = act(f.add(xr, f.add(product(h, wr), br)));
+      const inner = attributes.linear_before_reset ? f.mul(r, f.add(product(h, wh), bh)) : f.add(product(f.mul(r, h), wh), bh);
       const n = last(f.add(xh, inner));
       return [f.add(n, f.mul(z, f.sub(h, n)))];
     },
@@ -72,8 +75,8 @@ const CELLS = {
   LSTM: {
     gates: 4,
     activations: ['Sigmoid', 'Tanh', 'Tanh'],
-    next({ x, states: [h, c], weights, bias, recurrent, functions: [gate, cell, output], peepholes, attributes }) {
-      const [i, o, forget, n] = parts(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent)), h.shape[1]);
+    next({ x, states: [h, c], weights, product, bias, recurrent, functions: [gate, cell, output], peepholes, attributes }) {
+      const [i, o, forget, n] = parts(f.add(f.add(x, bias), f.add(product(h, weights), recurrent)), h.shape[1]);
       const [pi, po, pf] = peepholes;
       const peep = (/** @type {Tensor} */ y, /** @type {Tensor | undefined} */ p, /** @type {Tensor} */ state) =>
         p ? f.add(y, f.mul(p, state)) : y;
@@ -85,21 +88,52 @@ const CELLS = {
   },
 };
 
-/** @param {'RNN' | 'GRU' | 'LSTM'} name @returns {Computed} */
-const recurrent = (name) => ({
+/**
+ * The weights of a direction, as the right sides of products, and what multiplies by them.
+ * @typedef {{ weights: Tensor, product: (x: Tensor, weights: Tensor) => Tensor }} Factor
+ */
+/** Of floats, [directions, rows, columns]. @param {Value} w @param {number} d @returns {Factor} */
+const floatFactor = (w, d) => ({ weights: f.transpose(ofDirection(w, d), 0, 1), product: f.matmul });
+
+/**
+ * Of numbers of 8 bits, [directions, columns, rows], by which quantized rows are multiplied.
+ * @param {Value} w @param {Value} scale of each direction, or of each of its rows too @param {Value | undefined} zero @param {number} d @returns {Factor}
+ */
+function quantizedFactor(w, scale, zero, d) {
+  const part = (/** @type {Value | undefined} */ value) => value && Value.of(value.type, f.slice(value.tensor, 0, d, d + 1));
+  const own = f.reshape(/** @type {Value} */ (part(scale)).tensor, [-1]);
+  return {
+    weights: centred(Value.of(w.type, ofDirection(w, d)), part(zero), [1, -1]),
+    product(x, weights) {
+      const { rows, scale: ofX } = dynamicallyQuantized(x);
+      return f.mul(f.matmul(rows, weights), f.mul(ofX, own));
+    },
+  };
+}
+
+/** One direction of [directions, …]. @param {Value} value @param {number} d */
+const ofDirection = (value, d) => f.reshape(f.slice(value.tensor, 0, d, d + 1), value.shape.slice(1));
+
+/**
+ * @param {'RNN' | 'GRU' | 'LSTM'} name @param {boolean} [isQuantized] whether weights are of 8 bits, with scales and zero points behind the other inputs
+ * @returns {Computed}
+ */
+const recurrent = (name, isQuantized = false) => ({
   host: [4],
-  run([x, w, r, b, lengths, initialH, initialC, peephole], attributes, call) {
+  ...(isQuantized ? { buffers: [8, 9, 10, 11] } : {}),
+  run([x, w, r, b, lengths, initialH, initialC, peephole, ...scales], attributes, call) {
     const { gates, activations, next } = CELLS[name];
     const { direction = 'forward', layout = 0, clip, hidden_size: given } = attributes;
     const names = attributes.activations ?? activations;
     const input = layout ? f.transpose(x.tensor, 0, 1) : x.tensor;
     const [steps, batch] = input.shape;
-    const [directions, , size] = r.shape;
+    const [directions] = r.shape;
+    const size = r.shape[isQuantized ? 1 : 2];
     if (given !== undefined && given !== size) throw new Error(`hidden_size is ${given}, and the weights have ${size}`);
     const isLstm = name === 'LSTM';
     const each = activations.length;
     const results = Array.from({ length: directions }, (_, d) => {
-      const own = (/** @type {Value | undefined} */ value) => value && f.reshape(f.slice(value.tensor, 0, d, d + 1), value.shape.slice(1));
+      const own = (/** @type {Value | undefined} */ value) => value && ofDirection(value, d);
       const functions = Array.from({ length: each }, (_, i) => {
         const at = d * each + i;
         const act = activationOf(
@@ -117,15 +151,16 @@ const recurrent = (name) => ({
       const nothing = f.zeros([gates * size], { dtype: input.dtype });
       const [bias, recurrentBias] = biases ? [f.slice(biases, 0, 0, gates * size), f.slice(biases, 0, gates * size)] : [nothing, nothing];
       const isBack = direction === 'reverse' || d === 1;
-      const all = f.matmul(input, f.transpose(/** @type {Tensor} */ (own(w)), 0, 1));
-      const weights = f.transpose(/** @type {Tensor} */ (own(r)), 0, 1);
+      const first = isQuantized ? quantizedFactor(w, scales[0], scales[1], d) : floatFactor(w, d);
+      const { weights, product } = isQuantized ? quantizedFactor(r, scales[2], scales[3], d) : floatFactor(r, d);
+      const all = first.product(input, first.weights);
       const peepholes = peephole ? parts(/** @type {Tensor} */ (own(peephole)), size) : [];
       let states = isLstm ? [state(initialH), state(initialC)] : [state(initialH)];
       const outputs = new Array(steps);
       for (let i = 0; i < steps; i++) {
         const t = isBack ? steps - 1 - i : i;
         const at = f.reshape(f.slice(all, 0, t, t + 1), [batch, gates * size]);
-        const now = next({ x: at, states, weights, bias, recurrent: recurrentBias, functions, peepholes, attributes });
+        const now = next({ x: at, states, weights, product, bias, recurrent: recurrentBias, functions, peepholes, attributes });
         // A sequence that has ended keeps its state, and its output is 0.
         const live =
           lengths?.numbers.some((n) => n <= t) &&
@@ -157,4 +192,9 @@ const recurrent = (name) => ({
 });
 
 /** @type {import('../definitions.mjs').Table} */
-export const RECURRENT = { GRU: recurrent('GRU'), LSTM: recurrent('LSTM'), RNN: recurrent('RNN') };
+export const RECURRENT = {
+  'com.microsoft.DynamicQuantizeLSTM': recurrent('LSTM', true),
+  GRU: recurrent('GRU'),
+  LSTM: recurrent('LSTM'),
+  RNN: recurrent('RNN'),
+};

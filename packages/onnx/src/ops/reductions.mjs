@@ -75,12 +75,12 @@ function mean(x, axes, keep) {
 
 const sum = (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) => f.sum(x, axes, keep);
 
-/** @param {(x: Tensor, dim: number) => Tensor} of @param {number} [before] the default axis before opset 13 @returns {Computed} */
-const softmaxOf = (of, before = 1) => ({
+/** @param {(x: Tensor, dim: number) => Tensor} of @returns {Computed} */
+const softmaxOf = (of) => ({
   run([x], { axis }, { opset }) {
     if (opset >= 13) return same(x.type, of(x.tensor, axisOf(axis ?? -1, x.rank)));
     // Dimensions from the axis on are one.
-    const d = axisOf(axis ?? before, x.rank);
+    const d = axisOf(axis ?? 1, x.rank);
     const rows = f.reshape(x.tensor, [sizeOf(x.shape.slice(0, d)), sizeOf(x.shape.slice(d))]);
     return same(x.type, f.reshape(of(rows, -1), x.shape));
   },
@@ -97,14 +97,8 @@ const arg = (name) => ({
   },
 });
 
-/** @type {Computed} */
-const hardmax = {
-  run([x], { axis = -1 }) {
-    const d = axisOf(axis, x.rank);
-    const index = f.argmax(x.tensor, d, true);
-    return same(x.type, f.scatter(f.mul(x.tensor, 0), d, index, 1));
-  },
-};
+/** 1 at the first of the greatest elements. @param {Tensor} x @param {number} dim */
+const hardmax = (x, dim) => f.scatter(f.zeros(x.shape, { dtype: x.dtype }), dim, f.argmax(x, dim, true), 1);
 
 /** @type {Computed} */
 const lpNormalization = {
@@ -120,7 +114,7 @@ const lpNormalization = {
 export const REDUCTIONS = {
   ArgMax: arg('argmax'),
   ArgMin: arg('argmin'),
-  Hardmax: hardmax,
+  Hardmax: softmaxOf(hardmax),
   LogSoftmax: softmaxOf((x, dim) => f.logSoftmax(x, dim)),
   LpNormalization: lpNormalization,
   ReduceL1: reduction((x, axes, keep) => f.sum(f.abs(x), axes, keep), undefined, { last: f.abs }),
