@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { compile, distributions, grad, manualSeed, tensor, zeros } from '../../nn/index.mjs';
+import { compile, distributions, grad, manualSeed, noGrad, tensor, zeros } from '../../nn/index.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
@@ -177,4 +177,16 @@ test('wrong arguments', () => {
       assert.match(message, pattern);
       return true;
     });
+});
+
+test('what was looked at or drawn before, without gradients, does not cut them off', async () => {
+  const logits = tensor([-1, 0.5, 2], { requiresGrad: true });
+  for (const Kind of [Bernoulli, Categorical]) {
+    const expected = await values(grad(new Kind({ logits }).entropy().sum(), [logits])[0]);
+    assert.ok(expected.every((slope) => slope !== 0));
+    const used = new Kind({ logits });
+    used.sample();
+    noGrad(() => used.probs);
+    assert.deepEqual(await values(grad(used.entropy().sum(), [logits])[0]), expected, Kind.name);
+  }
 });

@@ -133,13 +133,11 @@ export class Categorical extends Distribution {
   }
   /** Probabilities, whose sum is 1. @returns {Tensor} [..., classes] */
   get probs() {
-    this.#probs ??= F.softmax(/** @type {Tensor} */ (this.#logits), -1);
-    return this.#probs;
+    return this.#probs ?? F.softmax(/** @type {Tensor} */ (this.#logits), -1);
   }
   /** Their logarithms. @returns {Tensor} [..., classes] */
   get logits() {
-    this.#logits ??= F.log(inside(/** @type {Tensor} */ (this.#probs)));
-    return this.#logits;
+    return this.#logits ?? F.log(inside(/** @type {Tensor} */ (this.#probs)));
   }
   /** The likeliest class. @returns {Tensor} i32, of `batchShape` */
   get mode() {
@@ -188,16 +186,13 @@ export class Bernoulli extends Distribution {
   }
   /** Probabilities of 1. @returns {Tensor} */
   get probs() {
-    this.#probs ??= F.sigmoid(/** @type {Tensor} */ (this.#logits));
-    return this.#probs;
+    return this.#probs ?? F.sigmoid(/** @type {Tensor} */ (this.#logits));
   }
   /** Log odds of 1. @returns {Tensor} */
   get logits() {
-    if (!this.#logits) {
-      const own = inside(/** @type {Tensor} */ (this.#probs));
-      this.#logits = F.sub(F.log(own), F.log(F.sub(1, own)));
-    }
-    return this.#logits;
+    if (this.#logits) return this.#logits;
+    const own = inside(/** @type {Tensor} */ (this.#probs));
+    return F.sub(F.log(own), F.log(F.sub(1, own)));
   }
   get mean() {
     return this.probs;
