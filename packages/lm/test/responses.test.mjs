@@ -101,7 +101,7 @@ test('a response: calls, and the items of earlier ones', async (t) => {
     output: `${i} degrees`,
   }));
   const reasoning = { type: /** @type {const} */ ('reasoning'), id: 'rs', summary: [] };
-  await client.responses.create({ ...asked, input: [...asked.input, reasoning, ...output, ...results] });
+  await client.responses.create({ ...asked, input: /** @type {any} */ ([...asked.input, reasoning, ...output, ...results]) });
   assert.ok(
     prompt().endsWith(
       '<|im_start|>user\nOslo?<|im_end|>\n' +

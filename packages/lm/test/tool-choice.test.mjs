@@ -21,7 +21,7 @@ const CALLS = {
 };
 const FAMILIES = /** @type {(keyof typeof TEMPLATES)[]} */ (Object.keys(TEMPLATES));
 
-/** @param {string} name @param {object} [parameters] @param {object} [more] */
+/** @param {string} name @param {Record<string, unknown>} [parameters] @param {object} [more] */
 const tool = (name, parameters, more) => ({ type: /** @type {const} */ ('function'), function: { name, parameters, ...more } });
 const weather = tool('weather', {
   type: 'object',

@@ -202,7 +202,8 @@ test('what is found does not depend on where tokens end, and a text without call
     ['<tool_call>', '</tool_call>'],
     ['<|python_tag|>', undefined],
   ]) {
-    const form = /** @type {import('../src/serve/tools.mjs').CallForm} */ ({ begin, end, bare: end === undefined, marks: [] });
+    const how = /** @type {const} */ ({ write: 'tagged', key: 'arguments' });
+    const form = { begin: /** @type {string} */ (begin), end, bare: end === undefined, marks: [], ...how };
     const bits = [form.begin, end ?? 'x', OSLO, `[${OSLO}]`, ' ', '\n', 'x', '{', '}', form.begin.slice(0, 4), 'f[ARGS]{}', '"'];
     const found = (/** @type {string[]} */ pieces) => {
       const finder = new CallFinder(form, true);
