@@ -148,16 +148,28 @@ test('whatever the automaton writes is UTF-8 and JSON that fits, and a state wit
 test('a schema with something else is an error that names it', () => {
   for (const [schema, message] of /** @type {[any, string][]} */ ([
     [5, 's must be a JSON schema, got 5'],
-    [{ anyOf: [] }, 's.anyOf is not supported; there are type, enum, const, properties, required, additionalProperties, items'],
+    [{ oneOf: [] }, 's.oneOf is not supported; there are type, enum, const, properties, required, additionalProperties, items, minItems, '],
+    [{ anyOf: [] }, 's.anyOf must be a list of schemas, got a list of 0'],
+    [{ anyOf: [{}, { pattern: 'a' }] }, 's.anyOf[1].pattern is not supported; '],
+    [{ type: 'string', anyOf: [{}] }, 's.type is not supported beside anyOf'],
+    [{ $ref: '#/$defs/a', $defs: {}, enum: [1] }, 's.enum is not supported beside $ref'],
     [{ properties: { a: { type: 'string', minLength: 1 } } }, 's.properties.a.minLength is not supported; there are '],
-    [{ items: { $ref: '#' } }, 's.items.$ref is not supported; '],
+    [{ items: { $ref: 'other.json' } }, 's.items.$ref must point into this schema, as #/$defs/name, got "other.json"'],
+    [{ items: { $ref: '#/$defs/b' }, $defs: { a: {} } }, 's.items.$ref points to nothing, got "#/$defs/b"'],
+    [{ $ref: '#/$defs/a', $defs: { a: { anyOf: [{ $ref: '#/$defs/a' }, {}] } } }, 's.$defs.a.anyOf[0].$ref points to itself'],
+    [{ items: { $ref: '#/$defs/a' }, $defs: { a: { not: {} } } }, 's.$defs.a.not is not supported; '],
+    [{ type: 'array', minItems: 2, maxItems: 1 }, 's.minItems must be at most maxItems, got 2'],
+    [{ type: 'array', maxItems: -1 }, 's.maxItems must be an integer from 0 to 1000, got -1'],
+    [{ type: 'number', minimum: 0 }, 's.minimum is supported of the type integer alone'],
+    [{ type: 'integer', maximum: '5' }, 's.maximum must be a number, got "5"'],
+    [{ type: 'integer', exclusiveMinimum: 1, maximum: 1.5 }, 's.exclusiveMinimum leaves no integer, got 1'],
     [{ type: 'text' }, 's.type must be of object, array, string, number, integer, boolean, null, got "text"'],
     [{ type: [] }, 's.type must be of object, '],
     [{ properties: [] }, 's.properties must be an object, got a list of 0'],
     [{ properties: { a: {} }, required: ['b'] }, 's.required must be a list of names of properties, got "b"'],
     [{ required: 'a' }, 's.required must be a list of names of properties, got "a"'],
-    [{ properties: {}, additionalProperties: true }, 's.additionalProperties must be false, got true'],
-    [{ additionalProperties: { type: 'string' } }, 's.additionalProperties must be false, got an object'],
+    [{ properties: {}, additionalProperties: true }, 's.additionalProperties must be false beside properties, got true'],
+    [{ additionalProperties: { type: 'text' } }, 's.additionalProperties.type must be of object, '],
     [{ enum: 'a' }, 's.enum must be a list, got "a"'],
     [{ enum: [] }, 's.enum has no value of its type'],
     [{ type: 'string', const: 5 }, 's.const has no value of its type'],
@@ -167,6 +179,82 @@ test('a schema with something else is an error that names it', () => {
       (error) => error instanceof RangeError && error.message.startsWith(message),
       message,
     );
+  }
+});
+
+test('alternatives, definitions, counts of items and ranges, as clients write them', () => {
+  // As pydantic and Zod write what may be null, and a class in a class; with a class in itself.
+  const node = {
+    type: 'object',
+    properties: { value: { anyOf: [{ type: 'integer', minimum: -5, maximum: 120 }, { type: 'null' }] }, next: { $ref: '#/$defs/Next' } },
+    required: ['value'],
+    additionalProperties: false,
+  };
+  const schema = {
+    $defs: { Node: node, Next: { anyOf: [{ $ref: '#/$defs/Node' }, { type: 'null' }], default: null }, 'a/b~': { const: 'x' } },
+    type: 'object',
+    properties: {
+      first: { $ref: '#/$defs/Node', description: 'of all' },
+      tags: { type: 'array', items: { $ref: '#/$defs/a~1b~0' }, minItems: 1, maxItems: 3 },
+      more: { type: 'array', items: { type: 'boolean' }, minItems: 2 },
+      any: { anyOf: [{ type: 'string' }, { type: 'number' }, { type: 'array', items: { type: 'integer' } }] },
+      counts: { type: 'object', additionalProperties: { type: 'integer', exclusiveMinimum: 0 } },
+    },
+    required: ['first'],
+    additionalProperties: false,
+  };
+  const start = startOf(shapeOf(schema, 's'));
+  for (const text of [
+    '{"first":{"value":-5,"next":{"value":null,"next":null}}}',
+    '{"first":{"value":0},"tags":["x"],"more":[true,false],"any":"a","counts":{}}',
+    '{"first":{"value":120},"tags":["x","x","x"],"more":[true,false,true,true],"any":1.5,"counts":{"a":1,"b":9007199254740991}}',
+    '{"first":{"value":99},"any":[1, 2]}',
+  ])
+    assert.equal(read(start, text), 'whole', text);
+  for (const text of [
+    '{"first":{"value":"',
+    '{"first":{"value":-6',
+    '{"first":{"value":121',
+    '{"first":{"value":-0',
+    '{"first":{"value":00',
+    '{"first":{"value":1.',
+    '{"first":{"value":1,"next":{"n',
+    '{"first":{"value":1},"tags":[]',
+    '{"first":{"value":1},"tags":["x","x","x",',
+    '{"first":{"value":1},"more":[true]',
+    '{"first":{"value":1},"any":t',
+    '{"first":{"value":1},"any":[1.',
+    '{"first":{"value":1},"counts":{"a":0',
+    '{"first":{"value":1},"counts":{"a":9007199254740992',
+  ]) {
+    assert.equal(read(start, text), 'wrong', text);
+    assert.notEqual(read(start, text.slice(0, -1)), 'wrong', text);
+  }
+  for (const [minimum, maximum] of [
+    [-12, 7],
+    [0, 0],
+    [95, 1105],
+    [-1000, -99],
+    [-1, 100],
+  ]) {
+    const range = startOf(shapeOf({ type: 'array', items: { type: 'integer', minimum, maximum } }, 's'));
+    for (let value = -1200; value <= 1200; value++)
+      assert.equal(read(range, `[${value}]`) === 'whole', value >= minimum && value <= maximum, `${value} from ${minimum} to ${maximum}`);
+  }
+  // Integers far from the bounds share their states.
+  const safe = startOf(
+    shapeOf({ type: 'array', items: { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER } }, 's'),
+  );
+  const after = (/** @type {string} */ text) =>
+    [...Buffer.from(text)].reduce((state, byte) => /** @type {State} */ (state.next(byte)), safe);
+  assert.equal(after('[123'), after('[456'));
+  assert.notEqual(after('[123'), after('[-456'));
+  const random = randomOf(7);
+  for (let i = 0; i < 200; i++) {
+    const { first, tags = ['x'], more = [1, 2], counts = {} } = JSON.parse(randomText(start, random).toString());
+    for (let each = first; each; each = each.next) assert.ok(each.value === null || (each.value >= -5 && each.value <= 120));
+    assert.ok(tags.length >= 1 && tags.length <= 3 && more.length >= 2);
+    assert.ok(Object.values(counts).every((count) => Number.isSafeInteger(count) && Number(count) > 0));
   }
 });
 

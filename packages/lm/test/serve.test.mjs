@@ -299,7 +299,7 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ['chat/completions', { ...chat, seed: 0.5 }, 400, 'seed', /^seed must be an integer/],
     [
       'chat/completions',
-      { messages: [{ role: 'assistant', content: null }] },
+      { messages: [{ role: 'user', content: null }] },
       400,
       'messages[0].content',
       /must be a text or a list of parts, got null$/,

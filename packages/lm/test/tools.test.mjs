@@ -1,39 +1,14 @@
 // Tools of chats, asked by npm's `openai` client: what the template gets, and the calls in answers of each family, whole and as a stream.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import OpenAI from 'openai';
 
 import { loadTokenizer, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { CallFinder } from '../src/serve/tools.mjs';
-import { trainTokenizer } from '../src/tokenizer/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
-import { CHATML, all, scriptedEngine, textOf } from './lib/tiny-model.mjs';
-
-/** Turns as CHATML, with the tools and calls as JSON, and what a family's template has in its text. @param {string} hint */
-const templateOf = (hint) => `{%- if tools -%}{{- 'TOOLS ' + tools | tojson + ' ${hint}\n' -}}{%- endif -%}
-{%- for message in messages -%}
-{{- '<|im_start|>' + message.role + ((' ' + message.name) if message.name else '') + '\n' + message.content -}}
-{%- for call in message.tool_calls or [] -%}
-{{- ' CALLED ' + call.function.name + ' ' + call.function.arguments.city -}}{{- call.function.arguments | tojson -}}
-{%- endfor -%}
-{{- '<|im_end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}`;
-
-const TEMPLATES = {
-  hermes: templateOf('Answer with <tool_call>{"name": …, "arguments": …}</tool_call>'),
-  llama: templateOf('Answer with {"name": …, "parameters": …}; ipython has the results'),
-  mistral: templateOf('[TOOL_CALLS]'),
-};
-/** Special tokens of the families: not printed. Qwen's <tool_call> is a token and printed. */
-const special = {
-  ...{ eos: '<|end|>', start: '<|im_start|>', turn: '<|im_end|>' },
-  ...{ calls: '[TOOL_CALLS]', args: '[ARGS]', python: '<|python_tag|>' },
-};
+import { CHATML, TOOL_MARKS, TOOL_TEMPLATES, all, scriptedEngine, templateOf, textOf, writeTokenizer } from './lib/tiny-model.mjs';
 
 const TOOLS = [
   {
@@ -50,10 +25,7 @@ const MESSAGES = [{ role: /** @type {const} */ ('user'), content: 'How is it in 
 /** Serves a model that gives every prompt the same answer. @param {import('node:test').TestContext} t @param {string} template @param {string} text */
 async function answering(t, template, text) {
   const folder = temporaryFolder(t);
-  mkdirSync(folder, { recursive: true });
-  const trained = await trainTokenizer(['the weather of a city and the sea\n'.repeat(9)], { vocabSize: 290, special });
-  for (const [name, content] of Object.entries(trained.files())) writeFileSync(join(folder, name), content);
-  writeFileSync(join(folder, 'chat_template.jinja'), template);
+  await writeTokenizer(folder, { template, marks: TOOL_MARKS });
   const engine = scriptedEngine(folder, { answer: () => [...engine.tokenizer.encode(text), 2] });
   const server = await serveModel(new LanguageModel(engine), { port: 0, name: 'words' });
   t.after(() => server.close());
@@ -93,7 +65,7 @@ for (const [
   text,
   content,
   calls,
-] of /** @type {[string, keyof typeof TEMPLATES, string, string, (readonly [string, string])[]][]} */ ([
+] of /** @type {[string, keyof typeof TOOL_TEMPLATES, string, string, (readonly [string, string])[]][]} */ ([
   ['a call', 'hermes', `<tool_call>\n${OSLO}\n</tool_call>`, '', [oslo]],
   [
     'text, two calls, white space',
@@ -147,7 +119,7 @@ for (const [
   ['no call', 'mistral', '[1, 2]', '[1, 2]', []],
 ])) {
   test(`${family}: ${name}`, async (t) => {
-    const { client, prompt } = await answering(t, TEMPLATES[family], text);
+    const { client, prompt } = await answering(t, TOOL_TEMPLATES[family], text);
     const asked = { model: 'words', messages: MESSAGES, tools: TOOLS };
     const { choices } = await client.chat.completions.create(asked);
     const [{ message, finish_reason: reason }] = choices;
@@ -169,7 +141,7 @@ for (const [
 }
 
 test('earlier calls and their results reach the template as objects; tool_choice none leaves the tools out', async (t) => {
-  const { client, engine, prompt } = await answering(t, TEMPLATES.hermes, `<tool_call>${OSLO}</tool_call>`);
+  const { client, engine, prompt } = await answering(t, TOOL_TEMPLATES.hermes, `<tool_call>${OSLO}</tool_call>`);
   const first = await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS });
   const { message } = first.choices[0];
   const [{ id }] = message.tool_calls ?? [];
@@ -197,8 +169,8 @@ test('earlier calls and their results reach the template as objects; tool_choice
 
 test('a call behind what may be the beginning of a stop text, or is half a character', async (t) => {
   for (const [mark, template, json] of /** @type {const} */ ([
-    ['[TOOL_CALLS]', TEMPLATES.mistral, `[${OSLO}]`],
-    ['<tool_call>', TEMPLATES.hermes, `${OSLO}</tool_call>`],
+    ['[TOOL_CALLS]', TOOL_TEMPLATES.mistral, `[${OSLO}]`],
+    ['<tool_call>', TOOL_TEMPLATES.hermes, `${OSLO}</tool_call>`],
   ])) {
     const { client, engine } = await answering(t, template, `ST${mark}${json}`);
     const asked = { model: 'words', messages: MESSAGES, tools: TOOLS, stop: ['STOP'] };
@@ -211,7 +183,7 @@ test('a call behind what may be the beginning of a stop text, or is half a chara
     const cut = await client.chat.completions.create({ ...asked, max_tokens: before + engine.tokenizer.encode(mark).length });
     assert.deepEqual([cut.choices[0].message.content, cut.choices[0].finish_reason], [`ST${mark}`, 'length']);
   }
-  const { client, engine } = await answering(t, TEMPLATES.mistral, 'é');
+  const { client, engine } = await answering(t, TOOL_TEMPLATES.mistral, 'é');
   const [first] = engine.tokenizer.encode('é');
   engine.tokenizer.encode = () => Uint32Array.of(first, ...loadTokenizer(engine.from).encode(`[TOOL_CALLS][${OSLO}]`));
   assert.deepEqual(await joined(await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS, stream: true })), {
@@ -230,7 +202,8 @@ test('what is found does not depend on where tokens end, and a text without call
     ['<tool_call>', '</tool_call>'],
     ['<|python_tag|>', undefined],
   ]) {
-    const form = { begin: /** @type {string} */ (begin), end, bare: end === undefined, marks: [] };
+    const how = /** @type {const} */ ({ write: 'tagged', key: 'arguments' });
+    const form = { begin: /** @type {string} */ (begin), end, bare: end === undefined, marks: [], ...how };
     const bits = [form.begin, end ?? 'x', OSLO, `[${OSLO}]`, ' ', '\n', 'x', '{', '}', form.begin.slice(0, 4), 'f[ARGS]{}', '"'];
     const found = (/** @type {string[]} */ pieces) => {
       const finder = new CallFinder(form, true);
@@ -253,7 +226,7 @@ test('what is found does not depend on where tokens end, and a text without call
 });
 
 test('parallel_tool_calls: false keeps the first call', async (t) => {
-  const { client } = await answering(t, TEMPLATES.mistral, `[TOOL_CALLS][${OSLO}, ${BERGEN}]`);
+  const { client } = await answering(t, TOOL_TEMPLATES.mistral, `[TOOL_CALLS][${OSLO}, ${BERGEN}]`);
   const asked = { model: 'words', messages: MESSAGES, tools: TOOLS, parallel_tool_calls: false };
   const { choices } = await client.chat.completions.create(asked);
   assert.deepEqual(
@@ -263,8 +236,11 @@ test('parallel_tool_calls: false keeps the first call', async (t) => {
 });
 
 test('what is wrong with tools is an error that names it', async (t) => {
-  const { client, engine } = await answering(t, TEMPLATES.hermes, 'one');
+  const { client, engine } = await answering(t, TOOL_TEMPLATES.hermes, 'one');
   const call = { id: 'c', type: 'function', function: { name: 'weather', arguments: '{}' } };
+  const patterned = (/** @type {boolean} */ strict) => [
+    { type: 'function', function: { name: 'f', strict, parameters: { properties: { city: { type: 'string', pattern: 'O.*' } } } } },
+  ];
   const called = (/** @type {any} */ more) => ({ messages: [...MESSAGES, { role: 'assistant', tool_calls: [{ ...call, ...more }] }] });
   for (const [body, param, message] of /** @type {[any, string, RegExp][]} */ ([
     [{ tools: {} }, 'tools', /^tools must be a list of tools, got an object$/],
@@ -276,8 +252,30 @@ test('what is wrong with tools is an error that names it', async (t) => {
       'tools[0].function.parameters',
       /a JSON schema, got a list of 0$/,
     ],
-    [{ tools: TOOLS, tool_choice: 'required' }, 'tool_choice', /^tool_choice must be "auto" or "none", got "required"$/],
-    [{ tools: TOOLS, tool_choice: { type: 'function', function: { name: 'weather' } } }, 'tool_choice', /got an object$/],
+    [{ tool_choice: 'required' }, 'tool_choice', /^tool_choice must be "auto" or "none" without tools, got "required"$/],
+    [
+      { tools: TOOLS, tool_choice: 'any' },
+      'tool_choice',
+      /^tool_choice must be "auto", "none", "required", \{ type: 'function', .*, got "any"$/,
+    ],
+    [{ tools: TOOLS, tool_choice: { type: 'function' } }, 'tool_choice', /got an object$/],
+    [
+      { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'wether' } } },
+      'tool_choice.function.name',
+      /^tool_choice\.function\.name must be the name of one of the tools, got "wether"$/,
+    ],
+    [
+      { tools: TOOLS, tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [{}] } } },
+      'tool_choice.allowed_tools.tools[0].function.name',
+      /got undefined$/,
+    ],
+    [
+      { tools: patterned(false), tool_choice: 'required' },
+      'tools[0].function.parameters',
+      /^tools\[0\]\.function\.parameters\.properties\.city\.pattern is not supported; there are type, /,
+    ],
+    [{ tools: patterned(true) }, 'tools[0].function.parameters', /pattern is not supported/],
+    [{ tools: patterned(true), response_format: { type: 'json_object' } }, 'tools[0].function.parameters', /pattern is not supported/],
     [{ tools: TOOLS, parallel_tool_calls: 1 }, 'parallel_tool_calls', /must be true or false, got 1$/],
     [called({ function: {} }), 'messages[1].tool_calls[0].function.name', /must be a text, got undefined$/],
     [

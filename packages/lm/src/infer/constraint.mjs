@@ -1,4 +1,4 @@
-// Which tokens may come next in an answer that must be JSON.
+// Which tokens may come next in an answer of a given form, such as JSON.
 
 import { ANY_OBJECT, DONE, shapeOf, startOf } from './grammar.mjs';
 
@@ -12,19 +12,22 @@ const MAX_SCHEMA = 65_536;
 
 /** The tokens of a model by their bytes, and what may follow where. */
 export class Constraints {
-  /** By the text of the schema. `sets`: the tokens that may come, by state. @type {Map<string, { start: State, sets: Map<State, Uint32Array> }>} */
+  /** By what describes the form. `sets`: the tokens that may come, by state. @type {Map<string, { start: State, sets: Map<State, Uint32Array> }>} */
   #known = new Map();
   #tokenizer;
   #tokens;
+  #stopIds;
 
   /**
    * @param {Tokenizer} tokenizer
-   * @param {(id: number) => boolean} [isText] whether a token may be in a text; ids that end an answer may not, though some tokenizers print them
+   * @param {{ vocabSize?: number, stopIds?: readonly number[] }} [model] ids below `vocabSize` may come; `stopIds`, which end an answer, are no part
+   *   of its text, though some tokenizers print them
    * @throws {RangeError} for a tokenizer that cannot write every text
    */
-  constructor(tokenizer, isText = () => true) {
+  constructor(tokenizer, { vocabSize = Infinity, stopIds = [] } = {}) {
     this.#tokenizer = tokenizer;
-    this.#tokens = sortedTokens(tokenizer, isText);
+    this.#stopIds = new Set(stopIds.filter((id) => id < tokenizer.vocabSize));
+    this.#tokens = sortedTokens(tokenizer, (id) => id < vocabSize && !this.#stopIds.has(id));
     // Otherwise an answer may come where no token goes on.
     const single = new Set(this.#tokens.flatMap(({ bytes }) => (bytes.length === 1 ? [bytes[0]] : [])));
     for (let byte = 0x20; byte <= 0xf4; byte++)
@@ -39,10 +42,21 @@ export class Constraints {
    * @throws {RangeError} as `shapeOf`
    */
   of(schema, at) {
-    const key = keyOf(schema, at);
+    return this.by(keyOf(schema, at), () => startOf(schema === true ? ANY_OBJECT : rootOf(schema, at)));
+  }
+
+  /**
+   * An answer of any form.
+   * @param {string} key the same for the same form and marks
+   * @param {() => State} start the state before the answer
+   * @param {readonly number[]} [marks] special tokens that are part of the form: the i-th is the code 256 + i
+   * @returns {import('./types.mjs').Constraint}
+   * @throws {RangeError} of `start`
+   */
+  by(key, start, marks = []) {
     let known = this.#known.get(key);
     if (!known) {
-      known = { start: startOf(schema === true ? ANY_OBJECT : rootOf(schema, at)), sets: new Map() };
+      known = { start: start(), sets: new Map() };
       if (this.#known.size >= MAX_SCHEMAS) this.#known.clear();
       this.#known.set(key, known);
     }
@@ -56,25 +70,39 @@ export class Constraints {
             sets.clear();
             if (this.#known.get(key)?.sets === sets) this.#known.delete(key);
           }
-          sets.set(state, (found = this.#allowed(state)));
+          sets.set(state, (found = this.#allowed(state, marks)));
         }
         return found;
       },
       accept: (token) => {
-        for (const byte of this.#tokenizer.bytesOf(token) ?? []) state = state.next(byte) ?? DONE;
+        if (state.ends && this.#stopIds.has(token)) return true;
+        const mark = marks.indexOf(token);
+        for (const byte of mark >= 0 ? [256 + mark] : (this.#tokenizer.bytesOf(token) ?? [])) state = state.next(byte) ?? DONE;
         return state === DONE;
       },
     };
   }
 
-  /** Tokens in the order of their bytes: what two have in common is tried once. @param {State} start @returns {Uint32Array} a bit for each id */
-  #allowed(start) {
-    const bits = new Uint32Array(Math.ceil(this.#tokenizer.vocabSize / 32));
+  /**
+   * Tokens in the order of their bytes: what two have in common is tried once.
+   * @param {State} start @param {readonly number[]} marks @returns {Uint32Array} a bit for each id
+   */
+  #allowed(start, marks) {
+    const bits = new Uint32Array(Math.ceil(this.#tokenizer.vocabSize / 32)).fill(start.free ? 0xffffffff : 0);
+    const set = (/** @type {number} */ id, /** @type {boolean} */ may) => {
+      if (may) bits[id >> 5] |= 1 << (id & 31);
+      else bits[id >> 5] &= ~(1 << (id & 31));
+    };
+    for (const id of this.#stopIds) set(id, start.ends);
+    for (const [i, id] of marks.entries()) set(id, start.next(256 + i) !== null);
     /** @type {State[]} */
     const states = [start];
     let failed = Infinity;
     for (const { id, bytes, common } of this.#tokens) {
-      if (common > failed) continue;
+      if (common > failed) {
+        set(id, false);
+        continue;
+      }
       failed = Infinity;
       for (let at = common; at < bytes.length; at++) {
         const next = states[at].next(bytes[at]);
@@ -84,14 +112,14 @@ export class Constraints {
           break;
         }
       }
-      if (failed === Infinity) bits[id >> 5] |= 1 << (id & 31);
+      set(id, failed === Infinity);
     }
     return bits;
   }
 }
 
-/** The text of a schema. @param {true | object} schema @param {string} at */
-function keyOf(schema, at) {
+/** The text of a schema. @param {unknown} schema @param {string} at */
+export function keyOf(schema, at) {
   let key;
   try {
     key = JSON.stringify(schema);
@@ -104,7 +132,7 @@ function keyOf(schema, at) {
 }
 
 /** @param {object} schema @param {string} at */
-function rootOf(schema, at) {
+export function rootOf(schema, at) {
   const shape = shapeOf(schema, at);
   // Its end is known from its last byte.
   if (shape.types.size !== 1 || !shape.types.has('object') || shape.texts) throw new RangeError(`${at}.type must be object`);

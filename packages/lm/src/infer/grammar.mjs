@@ -9,28 +9,43 @@ import { shown } from '../options.mjs';
 /** @typedef {Record<string, any>} Json */
 
 /**
- * What a value may be. `texts`: one of these, bytes as characters; `members`: of an object, in order, or any; `items`: of a list.
- * @typedef {{ types: Set<string>, texts?: string[], members?: Member[], items: Shape }} Shape
+ * What a value may be. `anyOf`: one of these, whatever else is said; `texts`: one of these, bytes as characters; `members`: of an object, in order,
+ * or any, each of which is `others`; `items`: of a list, of `minItems` to `maxItems`; `range`: of an integer.
+ * @typedef {{ types: Set<string>, anyOf?: Shape[], texts?: string[], members?: Member[], others?: Shape, items?: Shape, minItems?: number,
+ *   maxItems?: number, range?: [number, number] }} Shape
  * @typedef {{ name: string, shape: Shape, required: boolean }} Member
+ *
+ * The schema that others are in, to which `$ref` points, and the shapes of those that were pointed to.
+ * @typedef {{ schema: unknown, at: string, known: Map<string, Shape> }} Root
  */
 
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
 /** Keywords that constrain nothing. */
 const NOTES = ['title', 'description', 'default', 'examples', '$schema', '$id', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
-const KEYWORDS = ['type', 'enum', 'const', 'properties', 'required', 'additionalProperties', 'items', ...NOTES];
+/** Keywords that constrain a value. */
+const TELLING = (
+  'type enum const properties required additionalProperties items minItems maxItems ' +
+  'minimum maximum exclusiveMinimum exclusiveMaximum anyOf $ref'
+).split(' ');
+/** What `$ref` points to; alone they constrain nothing. */
+const DEFINITIONS = ['$defs', 'definitions'];
+const KEYWORDS = [...TELLING, ...DEFINITIONS, ...NOTES];
 /** White space at one place: without an end a model may write nothing else. */
 const MAX_SPACES = 32;
 /** Schemas one in the other: every level is a call. */
 const MAX_LEVELS = 200;
+/** Items that can be counted: every one has states of its own. */
+const MAX_ITEMS = 1000;
+/** Of a safe integer. */
+const MAX_DIGITS = 16;
 
 /** Any value. @type {Shape} */
-const ANY = { types: new Set(TYPES), items: /** @type {any} */ (undefined) };
-ANY.items = ANY;
+const ANY = { types: new Set(TYPES) };
 /** Any object. @type {Shape} */
 export const ANY_OBJECT = { ...ANY, types: new Set(['object']) };
 
 /** A text with its UTF-8 bytes as characters. @param {unknown} value of JSON */
-const textOf = (value) => Buffer.from(JSON.stringify(value)).toString('latin1');
+export const textOf = (value) => Buffer.from(JSON.stringify(value)).toString('latin1');
 
 /** @param {unknown} value @returns {value is Json} */
 const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -45,24 +60,35 @@ const typesOf = (value) => {
 /**
  * The shape that a JSON schema describes.
  * @param {unknown} schema @param {string} at what it is called in messages @param {number} [level] how many others it is in
- * @returns {Shape}
+ * @param {Root} [root] @param {string[]} [chain] what led here by `$ref` and `anyOf` alone
+ * @returns {Shape} that of a schema which refers to itself is complete when the outermost call returns
  * @throws {RangeError} that names a keyword that is not supported, or wrong, and where it is
  */
-export function shapeOf(schema, at, level = 0) {
+export function shapeOf(schema, at, level = 0, root = { schema, at, known: new Map() }, chain = []) {
   if (schema === true) return ANY;
   if (level > MAX_LEVELS) throw new RangeError(`${at.slice(0, 100)}… is in more than ${MAX_LEVELS} other schemas`);
   if (!isObject(schema)) throw new RangeError(`${at} must be a JSON schema, got ${shown(schema)}`);
   const unknown = Object.keys(schema).find((key) => !KEYWORDS.includes(key));
-  if (unknown !== undefined) throw new RangeError(`${at}.${unknown} is not supported; there are ${KEYWORDS.slice(0, 7).join(', ')}`);
-  const { type, properties, required = [], additionalProperties, items = true } = schema;
+  if (unknown !== undefined) throw new RangeError(`${at}.${unknown} is not supported; there are ${TELLING.join(', ')}`);
+  for (const alone of ['$ref', 'anyOf']) {
+    const beside = alone in schema && TELLING.find((key) => key !== alone && key in schema);
+    if (beside) throw new RangeError(`${at}.${beside} is not supported beside ${alone}`);
+  }
+  if ('$ref' in schema) return referred(schema.$ref, `${at}.$ref`, level, root, chain);
+  if ('anyOf' in schema) {
+    const { anyOf } = schema;
+    if (!Array.isArray(anyOf) || anyOf.length === 0) throw new RangeError(`${at}.anyOf must be a list of schemas, got ${shown(anyOf)}`);
+    return { types: new Set(), anyOf: anyOf.map((each, i) => shapeOf(each, `${at}.anyOf[${i}]`, level + 1, root, chain)) };
+  }
+  const { type, properties, required = [], additionalProperties: others, items = true } = schema;
   const given = type === undefined ? TYPES : [type].flat();
   const wrong = given.find((/** @type {unknown} */ each) => !TYPES.includes(/** @type {string} */ (each)));
   if (wrong !== undefined || given.length === 0)
     throw new RangeError(`${at}.type must be of ${TYPES.join(', ')}, got ${shown(wrong ?? type)}`);
   const types = new Set(/** @type {string[]} */ (given));
-  // Without properties any are meant, and with them no others are written.
-  if (additionalProperties !== undefined && additionalProperties !== false && (properties !== undefined || additionalProperties !== true))
-    throw new RangeError(`${at}.additionalProperties must be false, got ${shown(additionalProperties)}`);
+  // With properties no others are written.
+  if (others !== undefined && others !== false && properties !== undefined)
+    throw new RangeError(`${at}.additionalProperties must be false beside properties, got ${shown(others)}`);
   if (properties !== undefined && !isObject(properties))
     throw new RangeError(`${at}.properties must be an object, got ${shown(properties)}`);
   const named = Object.entries(properties ?? {});
@@ -70,19 +96,80 @@ export function shapeOf(schema, at, level = 0) {
   const names = new Set(named.map(([name]) => name));
   const missing = Array.isArray(required) ? [...wanted].find((name) => !names.has(name)) : required;
   if (missing !== undefined) throw new RangeError(`${at}.required must be a list of names of properties, got ${shown(missing)}`);
+  const inner = (/** @type {unknown} */ own, /** @type {string} */ where) => shapeOf(own, `${at}.${where}`, level + 1, root);
   const member = (/** @type {[string, unknown]} */ [name, own]) => ({
     name,
-    shape: shapeOf(own, `${at}.properties.${name}`, level + 1),
+    shape: inner(own, `properties.${name}`),
     required: wanted.has(name),
   });
-  const members = properties !== undefined || additionalProperties === false ? named.map(member) : undefined;
-  const shape = { types, members, items: shapeOf(items, `${at}.items`, level + 1) };
+  const shape = {
+    types,
+    members: properties !== undefined || others === false ? named.map(member) : undefined,
+    others: others === undefined || others === false ? undefined : inner(others, 'additionalProperties'),
+    items: inner(items, 'items'),
+    ...sizesOf(schema, at),
+    range: rangeOf(schema, at, types),
+  };
   if (!('enum' in schema) && !('const' in schema)) return shape;
   if ('enum' in schema && !Array.isArray(schema.enum)) throw new RangeError(`${at}.enum must be a list, got ${shown(schema.enum)}`);
   const values = 'const' in schema ? [schema.const] : schema.enum;
   const texts = values.filter((/** @type {unknown} */ value) => typesOf(value).some((each) => types.has(each))).map(textOf);
   if (texts.length === 0) throw new RangeError(`${at}.${'const' in schema ? 'const' : 'enum'} has no value of its type`);
   return { ...shape, texts };
+}
+
+/**
+ * The shape that `$ref` points to. @param {unknown} pointer @param {string} at @param {number} level @param {Root} root @param {string[]} chain
+ * @returns {Shape}
+ */
+function referred(pointer, at, level, root, chain) {
+  if (typeof pointer !== 'string' || !/^#(\/|$)/.test(pointer))
+    throw new RangeError(`${at} must point into this schema, as #/$defs/name, got ${shown(pointer)}`);
+  if (chain.includes(pointer)) throw new RangeError(`${at} points to itself`);
+  const known = root.known.get(pointer);
+  if (known) return known;
+  /** @type {any} */
+  let schema = root.schema;
+  const keys = pointer.split('/').slice(1);
+  for (const key of keys.map((each) => decoded(each).replaceAll('~1', '/').replaceAll('~0', '~')))
+    schema = typeof schema === 'object' && schema !== null && Object.hasOwn(schema, key) ? schema[key] : undefined;
+  if (schema === undefined) throw new RangeError(`${at} points to nothing, got ${shown(pointer)}`);
+  const shape = /** @type {Shape} */ ({});
+  root.known.set(pointer, shape);
+  return Object.assign(shape, shapeOf(schema, [root.at, ...keys].join('.'), level + 1, root, [...chain, pointer]));
+}
+
+/** Without the codes that an address has. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** How many items a list may have. @param {Json} schema @param {string} at */
+function sizesOf(schema, at) {
+  const { minItems = 0, maxItems = Infinity } = schema;
+  for (const [name, value] of Object.entries({ minItems, maxItems }))
+    if (!(name === 'maxItems' && value === Infinity) && !(Number.isInteger(value) && value >= 0 && value <= MAX_ITEMS))
+      throw new RangeError(`${at}.${name} must be an integer from 0 to ${MAX_ITEMS}, got ${shown(value)}`);
+  if (minItems > maxItems) throw new RangeError(`${at}.minItems must be at most maxItems, got ${minItems}`);
+  return { minItems, maxItems };
+}
+
+/** Least and greatest integer. @param {Json} schema @param {string} at @param {Set<string>} types @returns {[number, number] | undefined} */
+function rangeOf(schema, at, types) {
+  const bounds = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].filter((key) => key in schema);
+  if (bounds.length === 0) return undefined;
+  if (types.has('number')) throw new RangeError(`${at}.${bounds[0]} is supported of the type integer alone`);
+  const bad = bounds.find((key) => typeof schema[key] !== 'number');
+  if (bad) throw new RangeError(`${at}.${bad} must be a number, got ${shown(schema[bad])}`);
+  const { minimum = -Infinity, exclusiveMinimum = -Infinity, maximum = Infinity, exclusiveMaximum = Infinity } = schema;
+  const least = Math.max(Math.ceil(minimum), Math.floor(exclusiveMinimum) + 1, Number.MIN_SAFE_INTEGER);
+  const greatest = Math.min(Math.floor(maximum), Math.ceil(exclusiveMaximum) - 1, Number.MAX_SAFE_INTEGER);
+  if (least > greatest) throw new RangeError(`${at}.${bounds[0]} leaves no integer, got ${shown(schema[bounds[0]])}`);
+  return [least, greatest];
 }
 
 const codeOf = (/** @type {string} */ character) => character.charCodeAt(0);
@@ -98,9 +185,14 @@ export class State {
   #after = [];
   #step;
 
-  /** @param {(byte: number) => State | null} step the state after a byte; null if it may not come */
-  constructor(step) {
+  /**
+   * @param {(byte: number) => State | null} step the state after a byte; null if it may not come. Codes from 256 are special tokens
+   * @param {{ ends?: boolean, free?: boolean }} [more] `ends`: the text may end here; `free`: so may come what is no text
+   */
+  constructor(step, { ends = false, free = false } = {}) {
     this.#step = step;
+    this.ends = ends;
+    this.free = free;
   }
 
   /** The state after a byte; null if it may not come. @param {number} byte @returns {State | null} */
@@ -114,11 +206,38 @@ export class State {
 /** After a whole text: nothing may come. */
 export const DONE = new State(() => null);
 
-/** The state before a text of a shape, which must have an end: an object, a list or a text. @param {Shape} shape */
-export const startOf = (shape) => value(shape, DONE);
+/** The state before a text of a shape, which must have an end: an object, a list or a text. @param {Shape} shape @param {State} [then] */
+export const startOf = (shape, then = DONE) => value(shape, then);
+
+/** The state before one of several texts of whatever begins in these states. @param {readonly State[]} states at least one @returns {State} */
+export function either(states) {
+  const all = [...new Set(states)];
+  if (all.length === 1) return all[0];
+  return new State(
+    (byte) => {
+      const next = all.flatMap((state) => state.next(byte) ?? []);
+      return next.length > 0 ? either(next) : null;
+    },
+    { ends: all.some(({ ends }) => ends) },
+  );
+}
+
+/** Any text, up to a mark in it and then what follows that. @param {string} mark @param {() => State} then @returns {State} */
+export function until(mark, then) {
+  /** After so many characters of the mark. @type {State[]} */
+  const states = Array.from(mark, (_, seen) => {
+    const step = (/** @type {number} */ byte) => {
+      let end = mark.slice(0, seen) + String.fromCharCode(byte);
+      while (!mark.startsWith(end)) end = end.slice(1);
+      return end.length === mark.length ? then() : states[end.length];
+    };
+    return new State(step, { ends: true, free: true });
+  });
+  return states[0];
+}
 
 /** With white space before it. @param {(byte: number) => State | null} step @param {number} [left] @returns {State} */
-function spaced(step, left = MAX_SPACES) {
+export function spaced(step, left = MAX_SPACES) {
   /** @type {State | undefined} */
   let more;
   return new State((byte) => (!SPACES.has(byte) ? step(byte) : left > 0 ? (more ??= spaced(step, left - 1)) : null));
@@ -128,7 +247,7 @@ function spaced(step, left = MAX_SPACES) {
  * One of several texts, each with what follows it.
  * @param {{ text: string, after: State }[]} choices @param {number} [at] characters that have come @returns {State}
  */
-function oneOf(choices, at = 0) {
+export function oneOf(choices, at = 0) {
   return new State((byte) => {
     const fitting = choices.filter(({ text }) => text.charCodeAt(at) === byte);
     if (fitting.length === 1 && fitting[0].text.length === at + 1) return fitting[0].after;
@@ -140,11 +259,12 @@ function oneOf(choices, at = 0) {
 
 /** @param {Shape} shape @param {State} then @returns {State} */
 function value(shape, then) {
-  const { types, texts } = shape;
+  const { types, texts, anyOf, range } = shape;
+  if (anyOf) return either(anyOf.map((each) => value(each, then)));
   const all = (/** @type {string[]} */ words) => oneOf(words.map((text) => ({ text, after: then })));
   const words = all(texts ?? [...(types.has('boolean') ? ['true', 'false'] : []), ...(types.has('null') ? ['null'] : [])]);
   const isNumber = types.has('number') || types.has('integer');
-  const digits = number(types.has('number'), then);
+  const digits = range ? integer(range, then) : number(types.has('number'), then);
   return spaced((byte) => {
     if (texts) return words.next(byte);
     if (byte === QUOTE) return types.has('string') ? string(then) : null;
@@ -198,22 +318,64 @@ function number(fractional, then) {
   return new State((byte) => (byte === MINUS ? positive : positive.next(byte)));
 }
 
+/** An integer from the least to the greatest. @param {[number, number]} range safe integers @param {State} then @returns {State} */
+function integer([least, greatest], then) {
+  /** States by what may follow: where the range does not cut through, that does not depend on the digits before. @type {Map<string, State>} */
+  const states = new Map();
+  /** After a sign and digits. @param {string} text @returns {State | null} */
+  const after = (text) => {
+    const sign = text[0] === '-' ? -1 : 1;
+    const digits = text.slice(sign < 0 ? 1 : 0);
+    // -0 is not what one means.
+    if (/^0./.test(digits) || text === '-0') return null;
+    // With so many more digits: all of them are in the range, some, or none.
+    const fits = [];
+    for (let more = 0; more <= (digits === '0' ? 0 : MAX_DIGITS - digits.length); more++) {
+      const low = Number(digits.padEnd(digits.length + more, '0'));
+      const ends = [sign * low, sign * (low + (10 ** more - 1))].sort((a, b) => a - b);
+      fits.push(ends[0] >= least && ends[1] <= greatest ? 'a' : ends[1] >= least && ends[0] <= greatest ? 's' : 'n');
+    }
+    // A sign alone is no number: what follows is looked at with its first digit.
+    if (digits !== '' && fits.every((each) => each === 'n')) return null;
+    const key = digits === '' || fits.includes('s') ? text : `${sign}${digits.length}${fits.join('')}`;
+    let state = states.get(key);
+    if (!state) {
+      const may = digits !== '' && fits[0] === 'a';
+      state = new State((byte) => (isDigit(byte) ? after(text + String.fromCharCode(byte)) : may ? then.next(byte) : null));
+      states.set(key, state);
+    }
+    return state;
+  };
+  return new State((byte) => (byte === MINUS && least >= 0 ? null : after(String.fromCharCode(byte))));
+}
+
 /** What follows [. @param {Shape} shape @param {State} then @returns {State} */
-function list({ items }, then) {
-  /** @type {State} */
-  const after = spaced((byte) => (byte === COMMA ? item : byte === CLOSE_LIST ? then : null));
-  const item = value(items, after);
-  return spaced((byte) => (byte === CLOSE_LIST ? then : item.next(byte)));
+function list({ items = ANY, minItems = 0, maxItems = Infinity }, then) {
+  // Beyond the counts that matter the states are the same.
+  const last = maxItems === Infinity ? minItems : maxItems;
+  /** After so many items. @type {State[]} */
+  const afters = [];
+  /** @param {number} count @returns {State} */
+  const after = (count) =>
+    (afters[count] ??= spaced((byte) => {
+      if (byte === COMMA) return count < maxItems ? item(count) : null;
+      return byte === CLOSE_LIST && count >= minItems ? then : null;
+    }));
+  /** @type {State[]} */
+  const begun = [];
+  /** @param {number} count @returns {State} */
+  const item = (count) => (begun[Math.min(count, last)] ??= value(items, after(Math.min(count + 1, Math.max(last, 1)))));
+  return spaced((byte) => (byte === CLOSE_LIST && minItems === 0 ? then : maxItems > 0 ? item(0).next(byte) : null));
 }
 
 /** What follows {. @param {Shape} shape @param {State} then @returns {State} */
-function object({ members }, then) {
+function object({ members, others = ANY }, then) {
   const colon = (/** @type {Shape} */ shape, /** @type {State} */ after) =>
     new State((byte) => (byte === COLON ? value(shape, after) : null));
   if (!members) {
     /** @type {State} */
     const after = spaced((byte) => (byte === COMMA ? name : byte === CLOSE ? then : null));
-    const inside = string(colon(ANY, after));
+    const inside = string(colon(others, after));
     const name = spaced((byte) => (byte === QUOTE ? inside : null));
     return spaced((byte) => (byte === CLOSE ? then : name.next(byte)));
   }

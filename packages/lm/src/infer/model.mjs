@@ -51,7 +51,7 @@ export class LanguageModel {
   #engine;
   #defaults;
   #stopIds;
-  /** Made for the first answer of JSON. @type {Constraints | undefined} */
+  /** Made for the first answer of a given form. @type {Constraints | undefined} */
   #constraints;
 
   /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'adapters' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
@@ -164,19 +164,20 @@ export class LanguageModel {
    * Continues a prompt. To leave the iteration early ends it on the device too.
    * @param {Prompt} prompt
    * @param {GenerateOptions} [options]
+   * @param {import('./types.mjs').Constraint} [constraint] of this answer, in place of the option `json`
    * @returns {AsyncGenerator<Part, void>} a part a token
    * @throws {RangeError} (with `option`) for a wrong option, and (with the code `CONTEXT_LENGTH`) for a prompt that leaves no room in the context
    */
-  generate(prompt, options = {}) {
+  generate(prompt, options = {}, constraint = undefined) {
     const resolved = resolveOptions(options, this.#defaults);
     this.#checkAdapter(resolved.adapter);
     let ids = this.encode(prompt, resolved.variables);
     if (resolved.shift && ids.length >= this.context) ids = ids.slice(-Math.ceil(this.context / 2));
     this.checkRoom(ids.length);
     const { json } = resolved;
-    const constraint = json ? this.checkJson(json) : undefined;
+    const form = constraint ?? (json ? this.checkJson(json) : undefined);
     // Some decoders drop the space before the first token, which a continued text needs.
-    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : [], constraint);
+    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : [], form);
   }
 
   /**
@@ -187,11 +188,24 @@ export class LanguageModel {
    */
   checkJson(json, at = 'json') {
     try {
-      this.#constraints ??= new Constraints(this.tokenizer, (id) => id < this.config.vocabSize && !this.#stopIds.includes(id));
-      return this.#constraints.of(json, at);
+      return this.#allConstraints().of(json, at);
     } catch (error) {
       throw wrong('json', /** @type {Error} */ (error).message);
     }
+  }
+
+  /**
+   * A constraint for one answer of any form.
+   * @param {string} key @param {() => import('./grammar.mjs').State} start @param {readonly number[]} marks as of `Constraints.by`
+   * @returns {import('./types.mjs').Constraint}
+   * @throws {RangeError} that says what the tokenizer lacks, or of `start`
+   */
+  constrain(key, start, marks) {
+    return this.#allConstraints().by(key, start, marks);
+  }
+
+  #allConstraints() {
+    return (this.#constraints ??= new Constraints(this.tokenizer, { vocabSize: this.config.vocabSize, stopIds: this.#stopIds }));
   }
 
   /** @param {string | undefined} name */

@@ -30,7 +30,8 @@ import { DEFAULT_SAMPLING, MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
  * @property {boolean | readonly number[]} [special] print special tokens too: all, or those with these ids
  * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
  * @property {boolean | object} [json] an answer of JSON and nothing else: true, an object; or a JSON schema of one. Keywords that it may have: type,
- *   enum, const, properties, required, additionalProperties: false, items. Such an answer is slower, and so are those beside it
+ *   enum, const, properties, required, additionalProperties (false, or without properties a schema), items, minItems, maxItems, minimum, maximum,
+ *   exclusiveMinimum and exclusiveMaximum (of integers), anyOf, $ref to its own $defs. Such an answer is slower, and so are those beside it
  * @property {Record<string, unknown>} [variables] of the chat template, such as `enable_thinking`
  * @property {string} [adapter] one of the model's adapters; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'

@@ -95,72 +95,26 @@ const headOf = (name, { id }) => ({
 });
 
 /**
- * Continues every input `n` times and answers with all of it.
- * @param {Service} service @param {Exchange} exchange @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form
+ * Continues every input `n` times and hands on what comes.
+ * @param {Service} service @param {Exchange} exchange @param {string} param the name of the inputs in the request
  * @param {import('./requests.mjs').Common & { inputs: Input[] }} request
+ * @param {(finders: (import('./tools.mjs').CallFinder | undefined)[]) => { push: (index: number, part: Found) => void, end: () => void }} writer
+ *   `push`: takes the parts of each answer; `end`: all of them are complete
  */
-async function complete(service, { adapter, response, signal, counts }, form, { inputs, options, n, finder, ...request }) {
+export async function run(service, { adapter, signal, counts }, param, { inputs, options, n, finder, constrain }, writer) {
   const { model } = service;
-  const { stream, includeUsage, logprobs } = request;
-  for (const { ids } of inputs) checkRoom(model, ids, form.input);
+  for (const { ids } of inputs) checkRoom(model, ids, param);
   counts.prompt = inputs.reduce((sum, { ids }) => sum + ids.length, 0);
   const free = service.admit(inputs.length * n);
   const ended = new AbortController();
   try {
-    const head = headOf(adapter ?? service.name, form);
     const seed = options.seed ?? randomInt(2 ** 32);
     const all = { ...options, adapter, signal: AbortSignal.any([signal, ended.signal]) };
     const each = inputs.flatMap(({ prompt }, p) =>
-      Array.from({ length: n }, (_, i) => model.generate(prompt, { ...all, seed: (seed + p * n + i) >>> 0 })),
+      Array.from({ length: n }, (_, i) => model.generate(prompt, { ...all, seed: (seed + p * n + i) >>> 0 }, constrain?.())),
     );
     const finders = each.map(() => finder?.());
-    /** @type {(index: number, part: Found) => void} */
-    let push;
-    /** @type {() => void} */
-    let end;
-    if (stream) {
-      const send = (/** @type {object} */ body) => response.write(`data: ${JSON.stringify(body)}\n\n`);
-      const chunk = (/** @type {object} */ more) =>
-        send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
-      /** Calls of each choice that has begun. @type {Map<number, number>} */
-      const begun = new Map();
-      /** Where the next token of each choice begins. */
-      const offsets = each.map(() => 0);
-      push = (index, part) => {
-        begin(response);
-        const choice = { index, logprobs: null, finish_reason: null };
-        if (form.first && !begun.has(index)) chunk({ choices: [{ ...choice, ...form.first }] });
-        const count = begun.get(index) ?? 0;
-        const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
-        begun.set(index, count + calls.length);
-        const tokens = logprobs ? logprobsOf(model, [part]) : [];
-        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, offsets[index]) } : {};
-        offsets[index] = offsetsOf(tokens, offsets[index])[tokens.length];
-        const reason = reasonOf(part, finders[index]);
-        // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
-        if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
-        chunk({ choices: [{ ...choice, ...form.delta(part.text, calls), ...known, finish_reason: reason }] });
-      };
-      end = () => {
-        if (includeUsage) chunk({ choices: [], usage: usageOf(counts) });
-        response.end('data: [DONE]\n\n');
-      };
-    } else {
-      const parts = each.map(() => /** @type {Found[]} */ ([]));
-      push = (index, part) => parts[index].push(part);
-      end = () => {
-        const choices = parts.map((own, index) => ({
-          index,
-          ...form.choice(
-            own.map(({ text }) => text).join(''),
-            own.flatMap(({ calls = [] }) => calls),
-          ),
-          logprobs: logprobs ? form.logprobs(logprobsOf(model, own), 0) : null,
-          finish_reason: reasonOf(/** @type {Part} */ (own.at(-1)), finders[index]),
-        }));
-        sendJson(response, 200, { ...head, object: form.object, choices, usage: usageOf(counts) });
-      };
-    }
+    const { push, end } = writer(finders);
     await Promise.all(
       each.map(async (parts, index) => {
         for await (const part of parts) {
@@ -181,6 +135,63 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
   }
 }
 
+/**
+ * Answers with all choices of all inputs.
+ * @param {Service} service @param {Exchange} exchange @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form
+ * @param {import('./requests.mjs').Common & { inputs: Input[] }} request
+ */
+function complete(service, exchange, form, request) {
+  const { model } = service;
+  const { adapter, response, counts } = exchange;
+  const { stream, includeUsage, logprobs } = request;
+  const head = headOf(adapter ?? service.name, form);
+  return run(service, exchange, form.input, request, (finders) => {
+    if (!stream) {
+      const parts = finders.map(() => /** @type {Found[]} */ ([]));
+      const choice = (/** @type {Found[]} */ own, /** @type {number} */ index) => ({
+        index,
+        ...form.choice(
+          own.map(({ text }) => text).join(''),
+          own.flatMap(({ calls = [] }) => calls),
+        ),
+        logprobs: logprobs ? form.logprobs(logprobsOf(model, own), 0) : null,
+        finish_reason: reasonOf(/** @type {Part} */ (own.at(-1)), finders[index]),
+      });
+      return {
+        push: (index, part) => parts[index].push(part),
+        end: () => sendJson(response, 200, { ...head, object: form.object, choices: parts.map(choice), usage: usageOf(counts) }),
+      };
+    }
+    const send = (/** @type {object} */ body) => response.write(`data: ${JSON.stringify(body)}\n\n`);
+    const chunk = (/** @type {object} */ more) =>
+      send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
+    /** Calls of each choice that has begun. @type {Map<number, number>} */
+    const begun = new Map();
+    /** Where the next token of each choice begins. */
+    const offsets = finders.map(() => 0);
+    const push = (/** @type {number} */ index, /** @type {Found} */ part) => {
+      begin(response);
+      const choice = { index, logprobs: null, finish_reason: null };
+      if (form.first && !begun.has(index)) chunk({ choices: [{ ...choice, ...form.first }] });
+      const count = begun.get(index) ?? 0;
+      const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
+      begun.set(index, count + calls.length);
+      const tokens = logprobs ? logprobsOf(model, [part]) : [];
+      const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens, offsets[index]) } : {};
+      offsets[index] = offsetsOf(tokens, offsets[index])[tokens.length];
+      const reason = reasonOf(part, finders[index]);
+      // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
+      if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
+      chunk({ choices: [{ ...choice, ...form.delta(part.text, calls), ...known, finish_reason: reason }] });
+    };
+    const end = () => {
+      if (includeUsage) chunk({ choices: [], usage: usageOf(counts) });
+      response.end('data: [DONE]\n\n');
+    };
+    return { push, end };
+  });
+}
+
 /** @param {LanguageModel} model @param {ArrayLike<number>} ids @param {string} param */
 function checkRoom(model, ids, param) {
   try {
@@ -191,7 +202,7 @@ function checkRoom(model, ids, param) {
 }
 
 /** OpenAI's reason of an end. @param {Part} part @param {import('./tools.mjs').CallFinder} [finder] */
-const reasonOf = ({ finishReason }, finder) =>
+export const reasonOf = ({ finishReason }, finder) =>
   finishReason === null ? null : finishReason !== 'stop' ? 'length' : finder?.found ? 'tool_calls' : 'stop';
 
 /** @param {Counts} counts */
@@ -214,7 +225,7 @@ function logprobsOf(model, parts) {
 }
 
 /** Writes the head of an event stream, once. @param {import('node:http').ServerResponse} response */
-function begin(response) {
+export function begin(response) {
   if (response.headersSent) return;
   response.writeHead(200, {
     'Content-Type': 'text/event-stream; charset=utf-8',

@@ -2,6 +2,7 @@
 
 import { NUMBERS } from '../infer/options.mjs';
 import { shown } from '../options.mjs';
+import { callConstraint } from './call-grammar.mjs';
 import { flag, isObject, number, read, wrong } from './fields.mjs';
 import { earlierCalls, toolsOf } from './tools.mjs';
 
@@ -66,6 +67,7 @@ const REFUSED_IN_TEXTS = {
  * @property {boolean} includeUsage with `stream`: a last chunk says the usage
  * @property {boolean} logprobs of the tokens; the option `topLogprobs` says how many others
  * @property {() => import('./tools.mjs').CallFinder} [finder] makes what finds the calls in an answer; undefined where there are none to find
+ * @property {() => import('../infer/types.mjs').Constraint} [constrain] makes what each answer must be, where `options.json` does not say it
  */
 
 /**
@@ -116,12 +118,13 @@ export function chatRequest(body, model, places) {
   const tools = toolsOf(body, model);
   // As text, they come behind the text before them, of which a stop text may hold some back.
   if (tools) common.options.special = tools.marks;
-  common.options.json = jsonOf(body, model);
-  if (tools && common.options.json)
-    throw wrong('response_format', 'response_format must be text with tools, whose calls are in the same text');
+  const json = jsonOf(body, model);
+  const constrain = tools ? callConstraint(model, tools, json) : undefined;
+  if (!tools) common.options.json = json;
+  const list = tools?.list.map(({ tool }) => tool);
   try {
-    const ids = model.encode(messages, variables, tools?.list);
-    return { ...common, logprobs, inputs: [{ prompt: ids, ids }], finder: tools?.finder };
+    const ids = model.encode(messages, variables, list);
+    return { ...common, logprobs, inputs: [{ prompt: ids, ids }], finder: tools?.finder, constrain };
   } catch (error) {
     throw wrong('messages', /** @type {Error} */ (error).message);
   }
@@ -168,8 +171,9 @@ function messagesOf(messages) {
     for (const { id, function: called } of calls) names.set(id, called.name);
     // Some templates want the name beside a result.
     const name = role === 'tool' && others.name === undefined ? names.get(others.tool_call_id) : undefined;
-    // An answer of calls alone has no text.
-    const content = calls.length > 0 && (message.content ?? null) === null ? '' : contentOf(message.content, `${at}.content`);
+    // An answer of calls alone has no text, and one that was refused has its reason.
+    const own = role === 'assistant' ? (message.content ?? message.refusal ?? '') : message.content;
+    const content = contentOf(own, `${at}.content`);
     // The newer name; templates know the older one.
     return {
       ...others,
@@ -188,6 +192,7 @@ function contentOf(content, at) {
   return content
     .map((part, i) => {
       if (part?.type === 'text' && typeof part.text === 'string') return part.text;
+      if (part?.type === 'refusal' && typeof part.refusal === 'string') return part.refusal;
       throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: 'text', text }, got ${shown(part?.type ?? part)}`);
     })
     .join('');

@@ -6,6 +6,7 @@ import { createServer } from 'node:http';
 import { checkNames } from '../infer/options.mjs';
 import { answerChat, answerCompletion, answerEmbeddings, sendJson } from './answers.mjs';
 import { ApiError } from './fields.mjs';
+import { answerResponse } from './responses.mjs';
 
 /** @typedef {import('node:http').IncomingMessage} IncomingMessage */
 /** @typedef {import('node:http').ServerResponse} ServerResponse */
@@ -34,13 +35,14 @@ const isLoopback = (/** @type {string} */ host) => /^(localhost|127(\.\d+){3}|::
 const ROUTES = /** @type {const} */ ({
   '/v1/chat/completions': answerChat,
   '/v1/completions': answerCompletion,
+  '/v1/responses': answerResponse,
   '/v1/embeddings': answerEmbeddings,
 });
 
 const sha256 = (/** @type {string} */ text) => createHash('sha256').update(text).digest();
 
 /**
- * Serves a model: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings` and `/health`.
+ * Serves a model: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/embeddings` and `/health`.
  * @param {import('../infer/model.mjs').LanguageModel | Promise<import('../infer/model.mjs').LanguageModel>} loading the model, which stays the
  *   caller's. While it is being loaded, requests get the status 503, and so they do for good if that fails
  * @param {ServeOptions} [options]

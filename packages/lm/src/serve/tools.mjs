@@ -13,44 +13,108 @@ import { flag, isObject, read, wrong } from './fields.mjs';
 
 /**
  * How a family of models writes calls: the text before one, the text after it, and whether an answer that begins with `{` is one. `marks`: which of
- * these texts may be special tokens, which are printed then.
- * @typedef {{ begin: string, end: string | undefined, bare: boolean, marks: readonly string[] }} CallForm
+ * these texts may be special tokens, which are printed then. `write`: what is between the marks, each call in marks of its own (`tagged`), a list
+ * (`list`), the name before the arguments (`named`), or one call that may lack its mark (`bare`); `key`: the arguments' name in it.
+ * @typedef {{ begin: string, end: string | undefined, bare: boolean, marks: readonly string[], write: 'tagged' | 'list' | 'named' | 'bare',
+ *   key: 'arguments' | 'parameters' }} CallForm
+ *
+ * The tools that an answer may call. `list`: with the place of each in the request; `required`: the answer must be a call; `several`: it may have more
+ * than one; `marks`: ids to print; `finder`: makes what finds the calls in an answer.
+ * @typedef {{ list: { tool: Body & { function: any }, at: string }[], form: CallForm, required: boolean, several: boolean, marks: number[],
+ *   finder: () => CallFinder }} Tools
  */
+
+const MISTRAL = /** @type {const} */ ({
+  begin: '[TOOL_CALLS]',
+  end: '[TOOL_CALLS]',
+  bare: false,
+  marks: ['[TOOL_CALLS]', '[ARGS]'],
+  key: 'arguments',
+});
 
 /** The forms, and the template's text from which they are known. @type {{ has: RegExp, lacks?: RegExp, form: CallForm }[]} */
 const FORMS = [
   // Mistral: [TOOL_CALLS][{"name": …, "arguments": …}, …], and since the tokenizer's version 11 [TOOL_CALLS]name[ARGS]{…} for each.
-  { has: /\[TOOL_CALLS\]/, form: { begin: '[TOOL_CALLS]', end: '[TOOL_CALLS]', bare: false, marks: ['[TOOL_CALLS]', '[ARGS]'] } },
+  { has: /\[TOOL_CALLS\][^]*\[ARGS\]/, form: { ...MISTRAL, write: 'named' } },
+  { has: /\[TOOL_CALLS\]/, form: { ...MISTRAL, write: 'list' } },
   // Qwen and Hermes: <tool_call>{"name": …, "arguments": …}</tool_call>. Those of Qwen's coders have other tags inside.
   {
     has: /<tool_call>/,
     lacks: /<function=|<arg_key>/,
-    form: { begin: '<tool_call>', end: '</tool_call>', bare: false, marks: ['<tool_call>', '</tool_call>'] },
+    form: {
+      ...{ begin: '<tool_call>', end: '</tool_call>', bare: false, marks: ['<tool_call>', '</tool_call>'] },
+      ...{ write: 'tagged', key: 'arguments' },
+    },
   },
   // Llama 3: {"name": …, "parameters": …} is the whole answer.
-  { has: /ipython/, form: { begin: '<|python_tag|>', end: undefined, bare: true, marks: ['<|python_tag|>'] } },
+  {
+    has: /ipython/,
+    form: { begin: '<|python_tag|>', end: undefined, bare: true, marks: ['<|python_tag|>'], write: 'bare', key: 'parameters' },
+  },
 ];
 
+/** An error about `tool_choice`. @param {string} more @param {string} message */
+const wrongChoice = (more, message) => wrong(`tool_choice${more}`, `tool_choice${more} ${message}`);
+
 /**
- * The tools of a chat, for its template, the special tokens that mark calls, and what finds these in an answer; undefined where it may have none.
+ * The tools of a chat: undefined where an answer may call none.
  * @param {Body} body @param {LanguageModel} model that has a template
- * @returns {{ list: Body[], marks: number[], finder: () => CallFinder } | undefined}
+ * @returns {Tools | undefined}
  */
 export function toolsOf(body, model) {
   const tools = read(body, 'tools', Array.isArray, 'a list of tools') ?? [];
   for (const [i, tool] of tools.entries()) checkTool(tool, `tools[${i}]`);
-  /** @param {unknown} value @returns {value is string} */
-  const isChoice = (value) => value === 'auto' || value === 'none';
-  const choice = read(body, 'tool_choice', isChoice, '"auto" or "none"');
+  const all = tools.map((tool, i) => ({ tool, at: `tools[${i}]` }));
+  const { mode, names } = choiceOf(body.tool_choice ?? 'auto', all);
   const several = flag(body, 'parallel_tool_calls', true);
-  if (tools.length === 0 || choice === 'none') return undefined;
+  if (tools.length === 0 || mode === 'none') return undefined;
   const { chatTemplates } = model.tokenizer;
   const template = chatTemplates.tool_use ?? chatTemplates.default;
   if (!/\btools\b/.test(template)) throw wrong('tools', "the model's chat template has no tools", 'no_tools');
   const form = FORMS.find(({ has, lacks }) => has.test(template) && !lacks?.test(template))?.form;
   if (!form) throw wrong('tools', "the model's chat template has calls in a form that is not known", 'no_tools');
-  const marks = form.marks.flatMap((mark) => model.tokenizer.idOf(mark) ?? []);
-  return { list: tools, marks, finder: () => new CallFinder(form, several) };
+  return {
+    list: all.filter(({ tool }) => names?.includes(tool.function.name) ?? true),
+    form,
+    required: mode === 'required',
+    // One function that is named is called once.
+    several: several && names?.length !== 1,
+    marks: form.marks.flatMap((mark) => model.tokenizer.idOf(mark) ?? []),
+    finder: () => new CallFinder(form, several),
+  };
+}
+
+/**
+ * What `tool_choice` says: whether there must be a call, and of which tools where not of any.
+ * @param {unknown} choice @param {Tools['list']} all @returns {{ mode: string, names?: string[] }}
+ */
+function choiceOf(choice, all) {
+  const known = all.map(({ tool }) => tool.function.name);
+  /** @param {unknown} name @param {string} more */
+  const check = (name, more) => {
+    if (!known.includes(name)) throw wrongChoice(more, `must be the name of one of the tools, got ${shown(name)}`);
+    return /** @type {string} */ (name);
+  };
+  if (choice === 'none' || choice === 'auto') return { mode: choice };
+  if (choice === 'required') {
+    if (all.length === 0) throw wrongChoice('', 'must be "auto" or "none" without tools, got "required"');
+    return { mode: choice };
+  }
+  const { type, function: named, allowed_tools: allowed } = isObject(choice) ? choice : {};
+  if (type === 'function' && isObject(named)) return { mode: 'required', names: [check(named.name, '.function.name')] };
+  if (
+    type === 'allowed_tools' &&
+    isObject(allowed) &&
+    (allowed.mode === 'auto' || allowed.mode === 'required') &&
+    Array.isArray(allowed.tools)
+  )
+    return {
+      mode: allowed.mode,
+      names: allowed.tools.map((each, i) => check(each?.function?.name, `.allowed_tools.tools[${i}].function.name`)),
+    };
+  const forms =
+    '"auto", "none", "required", { type: \'function\', function: { name } } or { type: \'allowed_tools\', allowed_tools: { mode, tools } }';
+  throw wrongChoice('', `must be ${forms}, got ${shown(choice)}`);
 }
 
 /** @param {unknown} tool @param {string} at */
@@ -80,7 +144,8 @@ export function earlierCalls(calls, at) {
     }
     let given;
     try {
-      given = JSON.parse(/** @type {string} */ (text));
+      // Of a function without parameters some models write nothing, which clients send again.
+      given = text === '' ? {} : JSON.parse(/** @type {string} */ (text));
     } catch {
       // Not an object either.
     }

@@ -15,17 +15,41 @@ export const CHATML = `{%- for message in messages -%}
 
 const TEXT = Array.from({ length: 40 }, (_, i) => `the ${i} of the old men and the sea, and another one\n`).join('');
 
-/** The ids of bytes and of some merges; `<|end|>` is 0, `<|im_start|>` 1 and `<|im_end|>` 2. */
-export const tinyTokenizer = () =>
-  trainTokenizer([TEXT], { vocabSize: 290, special: { eos: '<|end|>', start: '<|im_start|>', turn: '<|im_end|>' } });
+/**
+ * Turns as CHATML, with the tools and calls as JSON, and what a family's template has in its text, from which its form of calls is known.
+ * @param {string} hint
+ */
+export const templateOf = (hint) => `{%- if tools -%}{{- 'TOOLS ' + tools | tojson + ' ${hint}\n' -}}{%- endif -%}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + ((' ' + message.name) if message.name else '') + '\n' + message.content -}}
+{%- for call in message.tool_calls or [] -%}
+{{- ' CALLED ' + call.function.name + ' ' + (call.function.arguments.city or '') -}}{{- call.function.arguments | tojson -}}
+{%- endfor -%}
+{{- '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}`;
+
+export const TOOL_TEMPLATES = {
+  hermes: templateOf('Answer with <tool_call>{"name": …, "arguments": …}</tool_call>'),
+  llama: templateOf('Answer with {"name": …, "parameters": …}; ipython has the results'),
+  mistral: templateOf('[TOOL_CALLS]'),
+};
+
+/** Special tokens of the families: not printed. Qwen's <tool_call> is a token and printed. */
+export const TOOL_MARKS = { calls: '[TOOL_CALLS]', args: '[ARGS]', python: '<|python_tag|>' };
+
+/** The ids of bytes and of some merges; `<|end|>` is 0, `<|im_start|>` 1 and `<|im_end|>` 2. @param {Record<string, string>} [marks] */
+export const tinyTokenizer = (marks = {}) =>
+  trainTokenizer([TEXT], { vocabSize: 290, special: { eos: '<|end|>', start: '<|im_start|>', turn: '<|im_end|>', ...marks } });
 
 /**
  * Writes the tokenizer's files.
- * @param {string} folder @param {{ template?: string, generation?: object }} [options] `template`: for chats; `generation`: `generation_config.json`
+ * @param {string} folder @param {{ template?: string, generation?: object, marks?: Record<string, string> }} [options] `template`: for chats;
+ *   `generation`: `generation_config.json`; `marks`: more special tokens
  */
-export async function writeTokenizer(folder, { template, generation } = {}) {
+export async function writeTokenizer(folder, { template, generation, marks } = {}) {
   mkdirSync(folder, { recursive: true });
-  const files = (await tinyTokenizer()).files();
+  const files = (await tinyTokenizer(marks)).files();
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
   if (template !== undefined) writeFileSync(join(folder, 'chat_template.jinja'), template);
   if (generation !== undefined) writeFileSync(join(folder, 'generation_config.json'), JSON.stringify(generation));
@@ -33,7 +57,8 @@ export async function writeTokenizer(folder, { template, generation } = {}) {
 
 /**
  * Writes a Llama of random weights.
- * @param {string} folder made here @param {{ context?: number, template?: string, generation?: object }} [options]
+ * @param {string} folder made here
+ * @param {{ context?: number, template?: string, generation?: object, marks?: Record<string, string> }} [options]
  */
 export async function writeTinyModel(folder, { context = 128, ...files } = {}) {
   init();
