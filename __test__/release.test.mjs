@@ -216,4 +216,8 @@ test('what is built is what package.json names, and the workflow publishes every
   assert.deepEqual(Object.keys(TARGETS).sort(), [...JSON.parse(TEXTS['package.json']).napi.targets].sort());
   const workflow = readFileSync(new URL('.github/workflows/ci.yml', repository), 'utf8');
   for (const target of Object.keys(TARGETS)) assert.ok(workflow.includes(target), target);
+  // An artifact keeps the folders behind the first wildcard, and what packs a binary looks for it in the checkout's own folder.
+  const [, uploaded] = /name: bindings-\$\{\{ matrix\.target \}\}\n +path: (\S+)/.exec(workflow) ?? [];
+  assert.match(uploaded, /^[^*]*helios-vk\.\*\.node$/);
+  assert.doesNotMatch(uploaded, /\//);
 });

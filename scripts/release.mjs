@@ -27,6 +27,7 @@ import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { UsageError, runMain } from '../bin/lib/options.mjs';
+import { chooseCargo } from './bootstrap.mjs';
 import { ensureMade } from './made.mjs';
 import { TARGETS, binaryOf, build } from './platforms/build.mjs';
 import { REPOSITORY, actionlint, output } from './platforms/tools.mjs';
@@ -297,6 +298,8 @@ async function main(values, versions) {
     const again = faults(texts(copy), version, { changed: [], tags });
     if (again.length > 0) throw new Error(`with version ${version} set:\n${again.join('\n')}`);
     const binaries = join(work, 'binaries');
+    // A toolchain that `npm run setup` has just installed is on no shell's path yet.
+    await chooseCargo();
     collect(binaries, values.binaries);
     rmSync(OUT, { recursive: true, force: true });
     mkdirSync(OUT, { recursive: true });

@@ -417,7 +417,7 @@ const STAGES = [
   {
     name: 'platforms',
     apart: true,
-    title: 'the binary of every platform, built, and run where this machine can; the suite in every runtime: an hour, 1.2 GB to fetch',
+    title: 'the binary of every platform, built, and run where this machine can; the suite in every runtime: two hours, 1.2 GB to fetch',
     unavailable: () => (process.platform === 'linux' ? null : 'the other platforms are built on Linux'),
     run: () => run([process.execPath, 'scripts/platforms.mjs']),
   },

@@ -1,6 +1,8 @@
 // Runs on the platform that is tried, in any runtime: loads the addon, trains ten steps, and prints what it found as JSON.
 //
 //   node scripts/platforms/probe.mjs [STEPS]
+//
+// With 0 steps it names the device, or the code of the error that there is no loader or no device.
 
 import assert from 'node:assert/strict';
 
@@ -43,13 +45,15 @@ const found = {
 };
 if (steps === 0) {
   // Where there is no driver: the addon answers, in its own words.
-  let code = null;
+  let answer;
   try {
-    helios.initDevice();
+    answer = { device: helios.initDevice().deviceName };
   } catch (error) {
-    code = /** @type {{ code?: string }} */ (error).code;
+    const { code = '' } = /** @type {{ code?: string }} */ (error);
+    if (!['ERR_HELIOS_NO_LOADER', 'ERR_HELIOS_NO_DEVICE'].includes(code)) throw error;
+    answer = { code };
   }
-  console.log(JSON.stringify({ ...found, code }));
+  console.log(JSON.stringify({ ...found, ...answer }));
 } else {
   const { deviceName, driverInfo } = helios.initDevice();
   console.log(JSON.stringify({ ...found, device: `${deviceName} ${driverInfo}`.trim(), losses: await losses() }));

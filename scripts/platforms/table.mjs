@@ -9,6 +9,7 @@ export const PAGE = 'docs/packages.md';
  * What one run found of a platform.
  * @typedef {object} Result
  * @property {string} date
+ * @property {string} [commit] of what was built
  * @property {string} [skipped] why it was not tried, or not to its end
  * @property {number} [bytes] of the binary
  * @property {string} [toolchain]
@@ -34,13 +35,13 @@ const cell = (text) => text.replaceAll('|', '\\|');
 export function table(results, targets) {
   const rows = targets.map((target) => {
     if (!(target in results)) return `| \`${target}\` | | no run was recorded yet |`;
-    const { date, skipped, bytes, toolchain, needs, runs } = results[target];
+    const { date, commit, skipped, bytes, toolchain, needs, runs } = results[target];
     const built = bytes ? `${(bytes / 1e6).toFixed(1)} MB with ${toolchain}; ${needs.join('; ')}` : 'no';
     const ran = runs.map(({ what, on, result }) => `${what} (${on}): ${result}`);
     if (skipped) ran.push(`skipped: ${skipped}`);
-    return `| \`${target}\`, ${date} | ${cell(built)} | ${cell(ran.join('<br>')) || 'nothing runs it here'} |`;
+    return `| \`${target}\`, ${date}${commit ? `, ${commit}` : ''} | ${cell(built)} | ${cell(ran.join('<br>')) || 'nothing runs it here'} |`;
   });
-  return ['| target, date | built | what ran |', '| --- | --- | --- |', ...rows].join('\n');
+  return ['| target, date, commit | built | what ran |', '| --- | --- | --- |', ...rows].join('\n');
 }
 
 const [BEGIN, END] = ['<!-- made by scripts/platforms.mjs -->', '<!-- end -->'];

