@@ -30,7 +30,7 @@ import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 import { ensureMade } from './made.mjs';
 import { TARGETS, binaryOf, build } from './platforms/build.mjs';
-import { REPOSITORY, actionlint, output } from './platforms/tools.mjs';
+import { REPOSITORY, lintWorkflows, output } from './platforms/tools.mjs';
 import { FILES, PACKAGES, bump, faults, provenance, systemOf, versionOf } from './release-plan.mjs';
 
 const OUT = join(REPOSITORY, 'target/release-packages');
@@ -50,15 +50,6 @@ function state() {
     changed: lines(git('status', '--porcelain')).map((line) => line.slice(3)),
     tags: lines(git('tag', '--list', 'v*')).map((name) => ({ name, here: here.has(name) })),
   };
-}
-
-/** Lints the workflows: a step that GitHub would refuse is seen before a tag is pushed. */
-function lintWorkflows() {
-  const command = actionlint();
-  const { status, stdout, stderr, error } = spawnSync(command, ['-no-color'], { cwd: REPOSITORY, encoding: 'utf8' });
-  if (error) throw error;
-  if (status !== 0) throw new Error(`the workflows have faults\n${stdout}${stderr}`);
-  console.log(`the workflows: no fault (${output([command, '--version']).split('\n')[0]})`);
 }
 
 /**

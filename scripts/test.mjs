@@ -25,6 +25,7 @@ import * as llama from './llama.mjs';
 import { obstacle } from './mesa-root.mjs';
 import * as onnx from './onnx.mjs';
 import * as races from './races.mjs';
+import { Unavailable, lintWorkflows } from './platforms/tools.mjs';
 import * as runtimes from './runtimes.mjs';
 import { stopwatch, timesText } from './stopwatch.mjs';
 import * as swiftshader from './swiftshader.mjs';
@@ -389,9 +390,9 @@ const STAGES = [
   },
   {
     name: 'supply',
-    title: 'licences, advisories, sources, bills of materials',
+    title: 'licences, advisories, sources, bills of materials; the workflows',
     unavailable: () => (spawnSync('cargo', ['--version'], { stdio: 'ignore' }).status === 0 ? null : 'no cargo'),
-    run: () => run([process.execPath, 'scripts/supply.mjs']),
+    run: async () => (await run([process.execPath, 'scripts/supply.mjs'])) && workflowsAreRight(),
   },
   {
     name: 'nccl-library',
@@ -464,6 +465,18 @@ async function onSwiftShader() {
   console.log(`not run here: ${left.join(', ')}`);
   for (const [reason, count] of skipped) console.log(`skipped ${count}: ${reason}`);
   return passed;
+}
+
+/** Whether GitHub would take the workflows, or no linter of them can be had. */
+function workflowsAreRight() {
+  try {
+    lintWorkflows();
+    return true;
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    console.log(error instanceof Unavailable ? `the workflows are not linted: ${message}` : message);
+    return error instanceof Unavailable;
+  }
 }
 
 /** Damaged shaders in safe mode on the driver that is the default, and on SwiftShader: none may end its process. */

