@@ -10,6 +10,7 @@ import { compiledOn } from './compiled.mjs';
 import { FACTS, USABLE, brokenBy, brokenByDispatch, infoOf, needsOfPipeline, pipelineOf, recorder } from './device.mjs';
 import { imposed } from './impose.mjs';
 import { needsOf } from './module.mjs';
+import { leftOut, withTable } from '../../scripts/platforms/devices-table.mjs';
 import { PROBLEMS, TooLarge, buildOn } from './problems.mjs';
 
 test('every fact of a device has a source, and every source gives one', () => {
@@ -230,4 +231,34 @@ test('matrices are multiplied in the shapes that the device lists, in subgroups 
   assert.equal(on({}).matmulSupports('f16'), false);
   assert.equal(on({ requiredSubgroupSizeStages: 32 }).matmulSupports('f16'), true);
   assert.equal(on({ minSubgroupSize: 32 }).matmulSupports('f16'), true);
+});
+
+test('what a driver cannot run of a device is named: shapes of matrices, sizes of subgroups, PTX', () => {
+  const matrix = (/** @type {number} */ side) => ({ MSize: side, NSize: side, KSize: side, AType: 0, ResultType: 1 });
+  const lavapipe = { subgroupSize: 8, hasPtx: false, cooperativeMatrixProperties: [matrix(8), { ...matrix(8), AType: 7, ResultType: 9 }] };
+  assert.deepEqual(leftOut(infoOf('H100'), lavapipe), [
+    'matrices of 16x16x16 in bf16, 16x16x16 in f16, 16x8x16 in f16, 16x8x8 in f16: the driver has 8x8x8 in f16',
+    "subgroups of 32: the driver's have 8",
+    'kernels in PTX: the driver takes none',
+  ]);
+  assert.deepEqual(leftOut(infoOf('Iris Xe'), { ...lavapipe, cooperativeMatrixProperties: [] }), [
+    'matrices of 8x8x16 in f16: the driver has none',
+    "subgroups of 8 to 32: the driver's have 8",
+  ]);
+  assert.deepEqual(leftOut(infoOf('Mali-G720'), { ...lavapipe, subgroupSize: 16 }), []);
+  assert.deepEqual(leftOut(lavapipe, lavapipe), []);
+});
+
+test('the page has the table of what ran with the limits of each device', () => {
+  const [results, page] = ['devices.json', 'testing.md'].map((file) =>
+    readFileSync(new URL(`../../docs/${file}`, import.meta.url), 'utf8'),
+  );
+  const found = /** @type {import('../../scripts/platforms/devices-table.mjs').Found[]} */ (JSON.parse(results));
+  assert.equal(withTable(page, found), page, 'docs/testing.md: node scripts/platforms/devices.mjs --record');
+  assert.deepEqual(
+    USABLE.filter((name) => !found.some(({ devices }) => devices.includes(name))),
+    [],
+  );
+  for (const { devices, passed, failed } of found) assert.ok(passed > 0 && failed.length === 0, devices.join(', '));
+  assert.throws(() => withTable('a page without a place', found), /no place for the table/);
 });

@@ -1,7 +1,7 @@
 /**
- * The addon with a made-up device's limits imposed: kernels choose for that device, every pipeline, with its workgroup, and every dispatch,
- * with its group counts and bindings, is held against its limits, and what runs is the real device. Subgroups and matrices stay the real device's: lavapipe's subgroups have as many lanes as
- * LP_NATIVE_VECTOR_WIDTH has words of 32 bits.
+ * The addon with a made-up device's limits imposed: kernels choose for that device. Every pipeline, with its workgroup, and every dispatch, with its
+ * group counts and bindings, is held against its limits. What runs is the real device, whose subgroups and matrices stay: lavapipe's subgroups have
+ * as many lanes as LP_NATIVE_VECTOR_WIDTH has words of 32 bits.
  *
  *   HELIOS_TEST_DEVICE='Mali-G720' LP_NATIVE_VECTOR_WIDTH=512 node --test __test__/kernels/matmul.test.mjs
  */

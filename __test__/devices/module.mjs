@@ -93,7 +93,8 @@ const COMPONENTS = {
 /** @typedef {{ rows: number, columns: number, use: string, component: number, scope: number }} Matrix `component`: VkComponentTypeKHR */
 /**
  * What one instruction multiplies, as VkCooperativeMatrixPropertiesKHR has it.
- * @typedef {{ MSize: number, NSize: number, KSize: number, AType: number, BType: number, CType: number, ResultType: number, saturatingAccumulation: boolean, scope: number }} Shape
+ * @typedef {{ MSize: number, NSize: number, KSize: number, AType: number, BType: number, CType: number, ResultType: number,
+ *   saturatingAccumulation: boolean, scope: number }} Shape
  */
 
 /**
