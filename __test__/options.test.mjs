@@ -217,6 +217,8 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
     ['packages/alpha-backend/bench/replay.mjs', ['--trace', text], /./],
     ['benches/kernels-matmul.mjs', ['--sweep', '--groups', 'no-such'], /--groups no-such/],
     ['scripts/test.mjs', ['--only', 'no-such'], /no stage no-such/],
+    ['scripts/platforms/devices.mjs', ['no-such'], /no device no-such: facts\.json has RTX 3060/],
+    ['scripts/platforms/devices.mjs', ['--files', 'no-such'], /--files no-such: no test file/],
     ['scripts/pack.mjs', ['--binaries', folder, '--out', folder], /./],
     ['bin/helios-vk.mjs', ['no-such'], /no such command/],
     ['bin/helios-vk.mjs', ['link', join(folder, 'none')], /none/],

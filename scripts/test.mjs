@@ -67,13 +67,6 @@ const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: L
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
 
-/** Devices of __test__/devices/facts.json whose limits differ the most from lavapipe's, and widths of a vector in bits. */
-const LIMITED = [
-  ['the least of Vulkan 1.3', '256'],
-  ['Mali-G720', '512'],
-  ['RX 7900 XTX', '256'],
-];
-
 const inMesaRoot = (/** @type {string[]} */ command) => [process.execPath, join('scripts', 'mesa-root.mjs'), 'run', '--', ...command];
 
 /** What replays two steps of the recorded run and checks them. */
@@ -426,18 +419,7 @@ const STAGES = [
     name: 'devices',
     apart: true,
     title: 'kernels and compiled functions on this machine’s device, with the limits of other devices imposed',
-    run: async () => {
-      let passed = true;
-      // Lavapipe's subgroups have as many lanes as a vector has words. LLVM's passes (15) lose the upper half of some vectors of 512 bits.
-      for (const [device, bits] of LIMITED) {
-        console.log(`on ${device}`);
-        /** @type {Record<string, string>} */
-        const environment = { ...LIGHT, HELIOS_TEST_DEVICE: device, LP_NATIVE_VECTOR_WIDTH: bits };
-        if (bits === '512') environment.GALLIVM_PERF = 'nopt';
-        passed = (await run(tests(FILES.devices()), { environment })) && passed;
-      }
-      return passed;
-    },
+    run: () => run([process.execPath, 'scripts/platforms/devices.mjs']),
   },
   {
     name: 'soak',

@@ -1,6 +1,7 @@
 /** What `helios-vk/nn` makes on a device that runs nothing: compiled rows and elementwise programs, reductions, a training step. */
 
 import { stubDevice } from '../lib/stub.mjs';
+import { pipelineOf } from './device.mjs';
 import { F, compile, init, nn, optim, reset, tensor, zeros } from '../../nn/index.mjs';
 
 /** @typedef {import('./device.mjs').Pipeline} Pipeline */
@@ -27,9 +28,8 @@ export function compiledOn(info) {
     ...stub,
     initDevice: () => info,
     destroy: () => {},
-    createPipeline: (/** @type {[Uint32Array, number, number, any]} */ ...args) => {
-      const [words, bindings, , options = {}] = args;
-      made.push({ name: options.name ?? 'a generated kernel', words, bindings, options });
+    createPipeline: (/** @type {[any, number, number, any]} */ ...args) => {
+      made.push(pipelineOf(args));
       return stub.createPipeline(...args);
     },
   };

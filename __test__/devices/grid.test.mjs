@@ -140,7 +140,7 @@ for (const name of USABLE.filter((one) => HARDWARE[one] && one !== 'H100'))
         const { m, n, k } = product;
         const size = type === 'f32' ? 4 : 2;
         const [a, b, c] = [m * k * size, n * k * size, m * n * (args.cType === 'f32' ? 4 : 2)];
-        if (Math.max(a, b, c) > info.maxStorageBufferRange) continue;
+        if (Math.max(a, b, c) > Math.min(info.maxStorageBufferRange, info.maxBufferBytes)) continue;
         const tensors = { a: device.vk.createBuffer(a), b: device.vk.createBuffer(b), c: device.vk.createBuffer(c) };
         for (const dispatch of kernels.matmul({ ...args, ...tensors }))
           broken.push(...brokenByDispatch(info, device, dispatch).map((what) => `${type} ${nameIn(product)}: ${what}`));

@@ -13,6 +13,7 @@ const OP = {
   TypeStruct: 30,
   TypePointer: 32,
   TypeCooperativeMatrix: 4456,
+  CooperativeMatrixMulAdd: 4459,
   ConstantTrue: 41,
   ConstantFalse: 42,
   Constant: 43,
@@ -73,7 +74,28 @@ const OPERATIONS = {
   200: (a) => ~a,
 };
 
-/** @typedef {{ rows: number, columns: number, use: string, bits: number, encoding: number }} Matrix */
+/** Those that name a type without a result of it: OpName, OpMemberName, the types themselves, OpDecorate and OpDecorateId. */
+const NOT_OF_RESULTS = [5, 6, OP.TypeCooperativeMatrix, OP.Decorate, 332];
+/** Bit of the operands of OpCooperativeMatrixMulAddKHR. */
+const SATURATING = 16;
+/** VkComponentTypeKHR by opcode, bits, and the encoding or signedness. @type {Record<string, number>} */
+const COMPONENTS = {
+  [`${OP.TypeFloat} 16`]: 0,
+  [`${OP.TypeFloat} 32`]: 1,
+  [`${OP.TypeFloat} 64`]: 2,
+  // BFloat16KHR is encoding 0, IEEE has none.
+  [`${OP.TypeFloat} 16 0`]: 1_000_141_000,
+  ...Object.fromEntries(
+    [8, 16, 32, 64].flatMap((bits, i) => [1, 0].map((sign) => [`${OP.TypeInt} ${bits} ${sign}`, 3 + i + (sign ? 0 : 4)])),
+  ),
+};
+
+/** @typedef {{ rows: number, columns: number, use: string, component: number, scope: number }} Matrix `component`: VkComponentTypeKHR */
+/**
+ * What one instruction multiplies, as VkCooperativeMatrixPropertiesKHR has it.
+ * @typedef {{ MSize: number, NSize: number, KSize: number, AType: number, BType: number, CType: number, ResultType: number,
+ *   saturatingAccumulation: boolean, scope: number }} Shape
+ */
 
 /**
  * @typedef {object} Needs
@@ -83,6 +105,7 @@ const OPERATIONS = {
  * @property {number} shared bytes of workgroup memory that its variables declare
  * @property {number} push bytes of the push constants' block
  * @property {Matrix[]} matrices types of cooperative matrices
+ * @property {Shape[]} products what its instructions multiply, each once
  */
 
 /**
@@ -102,6 +125,10 @@ export function needsOf(words, specialization = []) {
   const variables = [];
   /** @type {number[]} */
   const capabilities = [];
+  /** Types of the values that are matrices. @type {Map<number, number>} */
+  const matrixTypes = new Map();
+  /** @type {Uint32Array[]} */
+  const multiplied = [];
   /** @type {number | undefined} */
   let sizeConstant;
   /** @type {(() => number[]) | undefined} */
@@ -126,6 +153,9 @@ export function needsOf(words, specialization = []) {
     else if (op >= OP.TypeBool && op <= OP.TypePointer) made.set(rest[0], { op, words: rest.subarray(1) });
     else if (op === OP.TypeCooperativeMatrix) made.set(rest[0], { op, words: rest.subarray(1) });
     else if (op >= OP.ConstantTrue && op <= OP.SpecConstantOp) made.set(rest[1], { op, words: rest.subarray(2) });
+    // Names and decorations begin with what they are of, an instruction with a result with its type.
+    if (!NOT_OF_RESULTS.includes(op) && made.get(rest[0])?.op === OP.TypeCooperativeMatrix) matrixTypes.set(rest[1], rest[0]);
+    if (op === OP.CooperativeMatrixMulAdd) multiplied.push(rest);
   }
 
   /** @param {number} id */
@@ -199,17 +229,27 @@ export function needsOf(words, specialization = []) {
     variables.filter((v) => v.storage === storage).reduce((sum, { type }) => sum + sizeOf(of(type).words[1])[0], 0);
   const workgroup = sizeConstant === undefined ? mode?.() : [...of(sizeConstant).words].map(constant);
   if (!workgroup) throw new Error('the module declares no workgroup size');
-  const matrices = [...made.values()]
-    .filter(({ op }) => op === OP.TypeCooperativeMatrix)
-    .map(({ words: [type, , rows, columns, use] }) => {
-      const { words: component } = of(type);
-      return {
-        rows: constant(rows),
-        columns: constant(columns),
-        use: USES[constant(use)],
-        bits: component[0],
-        encoding: component[1] ?? -1,
-      };
-    });
-  return { version: words[1], capabilities, workgroup, shared: total(STORAGE.Workgroup), push: total(STORAGE.PushConstant), matrices };
+  /** @param {number} id of a type @returns {Matrix} */
+  const matrixOf = (id) => {
+    const [type, scope, rows, columns, use] = of(id).words;
+    const { op, words: component } = of(type);
+    const known = COMPONENTS[[op, ...component].join(' ')];
+    if (known === undefined) throw new Error(`id ${type}: a matrix of components that Vulkan has no number for`);
+    return { rows: constant(rows), columns: constant(columns), use: USES[constant(use)], component: known, scope: constant(scope) };
+  };
+  const matrices = [...made.keys()].filter((id) => of(id).op === OP.TypeCooperativeMatrix).map(matrixOf);
+  const shapes = multiplied.map(([result, , ...operands]) => {
+    const [a, b, c] = operands.slice(0, 3).map((id) => matrixOf(/** @type {number} */ (matrixTypes.get(id))));
+    const ofResult = matrixOf(result);
+    const { rows: MSize, columns: KSize } = a;
+    if (b.rows !== KSize || [c, ofResult].some(({ rows, columns }) => rows !== MSize || columns !== b.columns))
+      throw new Error(`a product of matrices whose sides differ: ${JSON.stringify([a, b, c, ofResult])}`);
+    return {
+      ...{ MSize, NSize: b.columns, KSize, AType: a.component, BType: b.component, CType: c.component, ResultType: ofResult.component },
+      ...{ saturatingAccumulation: Boolean((operands[3] ?? 0) & SATURATING), scope: ofResult.scope },
+    };
+  });
+  const products = [...new Map(shapes.map((shape) => [JSON.stringify(shape), shape])).values()];
+  const shared = total(STORAGE.Workgroup);
+  return { version: words[1], capabilities, workgroup, shared, push: total(STORAGE.PushConstant), matrices, products };
 }

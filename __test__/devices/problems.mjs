@@ -181,18 +181,18 @@ const timed = cases(false).map(({ name, shape, build }) => ({
 export const CHOSEN = [...products, ...attention, ...convolutions, ...matvec];
 export const PROBLEMS = [...CHOSEN, ...cached, ...calls, ...timed];
 
-/** A tensor that no binding of the device holds: `helios-vk/nn` refuses it, and kernels get ranges of it. */
+/** A tensor that no binding or no buffer of the device holds: `helios-vk/nn` refuses it, and kernels get ranges of it. */
 export class TooLarge extends Error {}
 
 /**
  * A problem's dispatches; none where the device has no kernel for it.
- * @param {Problem} problem @param {Kernels} kernels @param {{ maxStorageBufferRange: number }} info @param {any} vk
+ * @param {Problem} problem @param {Kernels} kernels @param {{ maxStorageBufferRange: number, maxBufferBytes: number }} info @param {any} vk
  * @returns {Dispatch[]}
  */
-export function buildOn({ build, needs }, kernels, { maxStorageBufferRange }, vk) {
+export function buildOn({ build, needs }, kernels, { maxStorageBufferRange, maxBufferBytes }, vk) {
   if (needs && !needs(kernels)) return [];
   const buffer = (/** @type {number} */ bytes) => {
-    if (bytes > maxStorageBufferRange) throw new TooLarge(`${bytes} bytes`);
+    if (bytes > Math.min(maxStorageBufferRange, maxBufferBytes)) throw new TooLarge(`${bytes} bytes`);
     return vk.createBuffer(bytes);
   };
   try {

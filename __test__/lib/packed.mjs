@@ -83,6 +83,29 @@ export function packBytes(records) {
 }
 
 /**
+ * The records of the byte form.
+ * @param {ArrayBuffer | ArrayBufferView} packed @param {number} count @param {(pipeline: number) => number} pushBytesOf a pipeline's bytes of push constants
+ * @returns {Required<DispatchRecord>[]}
+ */
+export function unpackBytes(packed, count, pushBytesOf) {
+  const bytes = ArrayBuffer.isView(packed) ? new Uint8Array(packed.buffer, packed.byteOffset, packed.byteLength) : new Uint8Array(packed);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = 0;
+  const u32 = () => view.getUint32((at += 4) - 4, true);
+  const u16 = () => view.getUint16((at += 2) - 2, true);
+  const u64 = () => u32() + u32() * 2 ** 32;
+  return Array.from({ length: count }, () => {
+    const [pipeline, n, flags, gX] = [u32() | 0, u16(), u16(), u32()];
+    const gZ = flags & 1 ? u32() : 1;
+    const writeMask = u32();
+    const handles = Array.from({ length: n & 0x7fff }, () => u32() | 0);
+    const buffers = n & 0x8000 ? handles.map((buffer) => ({ buffer, offset: u64(), size: u64() })) : handles;
+    const push = new Uint32Array(bytes.slice(at, (at += pushBytesOf(pipeline))).buffer);
+    return { pipeline, buffers, groups: [gX, flags >> 1 || 1, gZ], push, writeMask };
+  });
+}
+
+/**
  * Byte offset of each record in the byte form.
  * @param {DispatchRecord[]} records
  */
