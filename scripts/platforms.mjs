@@ -11,7 +11,8 @@
 //   --continue leaves test files under QEMU that passed in an earlier run, and have not changed since; with --minutes 0 none is begun
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
-// Without TARGET and --build, platforms/runtimes.mjs runs then: the suite in every runtime for Linux x64, and the bundlers.
+// Without TARGET and --build, platforms/runtimes.mjs runs then, the suite in every runtime for Linux x64, and the bundlers; and platforms/devices.mjs,
+// tests with the limits of other devices.
 //
 // `npm run platforms` installs what it needs first: python3 with venv, rustup, mmdebstrap, qemu-user-static, binutils. A target is skipped,
 // with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
@@ -341,8 +342,10 @@ async function main(values, targets) {
     if (result.skipped) console.log(`    skipped: ${result.skipped}`);
   }
   if (targets.length === 0 && !values.build) {
-    const runtimes = [join(REPOSITORY, 'scripts/platforms/runtimes.mjs'), ...(values.record ? ['--record'] : [])];
-    if (spawnSync(process.execPath, runtimes, { stdio: 'inherit' }).status !== 0) failed++;
+    for (const program of ['runtimes', 'devices']) {
+      const args = [join(REPOSITORY, `scripts/platforms/${program}.mjs`), ...(values.record ? ['--record'] : [])];
+      if (spawnSync(process.execPath, args, { stdio: 'inherit' }).status !== 0) failed++;
+    }
   }
   return failed === 0 ? 0 : 1;
 }
