@@ -324,3 +324,28 @@ test('a padded token that sees no key is zeros, and no key of the next layer tha
   assert.ok(Array.from(y).every(Number.isFinite), String(y));
   model.dispose();
 });
+
+test('a product of integers whose scales are f16 is f16', async () => {
+  const model = await loadOnnx(
+    bytesOf(
+      {
+        node: [node('MatMulIntegerToFloat', ['a', 'b', 'scaleA', 'scaleB', '', '', 'bias'], ['y'], [], { domain: 'com.microsoft' })],
+        input: [port('a', [2, 3], 2), port('b', [3, 2], 2), port('scaleA', [], 10), port('scaleB', [2], 10), port('bias', [2], 10)],
+        output: [{ name: 'y' }],
+      },
+      { opsetImport: ['', 'com.microsoft'].map((domain) => ({ domain, version: domain ? 1 : 17 })) },
+    ),
+  );
+  const bytes = (/** @type {number[]} */ list, /** @type {number[]} */ shape) => tensor(list, { shape, dtype: 'u8' });
+  const halves = (/** @type {number[]} */ list, /** @type {number[]} */ shape) => tensor(list, { shape, dtype: 'f16' });
+  const y = model.forward(
+    bytes([1, 2, 3, 4, 5, 6], [2, 3]),
+    bytes([1, 0, 0, 1, 1, 1], [3, 2]),
+    halves([0.5], []),
+    halves([2, 4], [2]),
+    halves([1, -1], [2]),
+  );
+  assert.equal(y.dtype, 'f16');
+  assert.deepEqual([...(await y.toArray())], [5, 9, 11, 21]);
+  model.dispose();
+});

@@ -18,6 +18,9 @@ const ONNX = /** @type {Record<string, Computed>} */ ({ ...CONVOLUTION, ...ELEME
 /** One for all. @param {Value} scale or zero point */
 const whole = (scale) => f.reshape(f.to(scale.tensor, 'f32'), []);
 
+/** What multiplies columns: one number, or one for each. @param {Value} scale */
+const ofColumns = (scale) => (scale.size === 1 ? whole(scale) : f.reshape(f.to(scale.tensor, 'f32'), [-1]));
+
 /** (x - zero) · scale. @param {Value} x @param {Value} scale @param {Value | undefined} zero 0 when left out */
 const real = (x, scale, zero) => Value.of('float', f.mul(centred(x, zero, []), whole(scale)));
 
@@ -69,14 +72,10 @@ const qGemm = {
       ONNX.MatMulInteger.run([turned(a, transA), turned(b, transB), zeroA, zeroB], call.node.attributes, call)
     );
     const sum = f.to(c ? f.add(product.tensor, c.tensor) : product.tensor, 'f32');
-    const columns = scaleB.size === 1 ? whole(scaleB) : f.reshape(scaleB.tensor, [1, scaleB.size]);
-    const y = Value.of('float', f.mul(sum, f.mul(f.mul(whole(scaleA), columns), alpha)));
+    const y = Value.of('float', f.mul(sum, f.mul(f.mul(whole(scaleA), ofColumns(scaleB)), alpha)));
     return scale ? quantized(y, scale, zero, a.type) : y;
   },
 };
-
-/** What multiplies columns: one number, or one for each. @param {Value} scale */
-const ofColumns = (scale) => (scale.size === 1 ? whole(scale) : f.reshape(f.to(scale.tensor, 'f32'), [-1]));
 
 /** A product of quantized numbers. @param {Value} a @param {Value} b @param {Value} scaleA @param {Value} scaleB @param {Value | undefined} zeroA @param {Value | undefined} zeroB */
 const scaledProduct = (a, b, scaleA, scaleB, zeroA, zeroB) =>
