@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 import { runMain } from '../../bin/lib/options.mjs';
-import { loadOnnx, runOnnx, sampleInputs } from '../../packages/onnx/src/index.mjs';
+import { loadOnnx, readNpz, runOnnx, sampleInputs } from '../../packages/onnx/src/index.mjs';
 import { decode, encode } from '../../packages/onnx/src/proto.mjs';
 import { Random } from '../lib/random.mjs';
 
@@ -30,6 +30,10 @@ const MOST_MEMORY = 3 * 2 ** 30;
 
 const FIXTURES = new URL('../../packages/onnx/test/fixtures/models/', import.meta.url);
 const NAMES = readdirSync(FIXTURES).filter((name) => name.endsWith('.onnx'));
+/** Files of one node of `com.microsoft`. */
+const MICROSOFT = Object.entries(readNpz(readFileSync(new URL('../microsoft.npz', FIXTURES)), 'microsoft.npz')).flatMap(
+  ([key, { elements }]) => (key.endsWith('/model') ? [Uint8Array.from(/** @type {ArrayLike<number>} */ (elements))] : []),
+);
 const NUMBERS = [0, 1, -1, 2, 3, 7, 64, 255, -128, 65536, 2 ** 31 - 1, 2 ** 31, -(2 ** 31), 2 ** 40, 2 ** 62, -(2 ** 63)];
 const WORDS = [
   '',
@@ -161,7 +165,8 @@ function changed(value, random, words) {
 /** The file of a seed. @param {number} seed @returns {Uint8Array} */
 function fileOf(seed) {
   const random = new Random(seed);
-  const bytes = random.chance(0.4) ? encode('ModelProto', control()) : readFileSync(new URL(random.pick(NAMES), FIXTURES));
+  const fixture = () => (random.chance(0.5) ? random.pick(MICROSOFT) : readFileSync(new URL(random.pick(NAMES), FIXTURES)));
+  const bytes = random.chance(0.4) ? encode('ModelProto', control()) : fixture();
   const model = decode('ModelProto', bytes, 'the fixture');
   const fields = fieldsOf(model);
   const words = fields.map(({ holder, key }) => holder[key]).filter((value) => typeof value === 'string');

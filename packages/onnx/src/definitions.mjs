@@ -30,7 +30,7 @@
 /**
  * Attributes that are one number; flags are 0 or 1.
  * @typedef {Record<'align_corners' | 'allowzero' | 'alpha' | 'antialias' | 'axis' | 'batch_axis' | 'batch_dims' | 'beta' | 'bias' | 'bits' |
- *   'block_size' | 'blocksize' | 'ceil_mode' | 'center_point_box' | 'channels_last' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' |
+ *   'block_size' | 'blocksize' | 'causal' | 'ceil_mode' | 'center_point_box' | 'channels_last' | 'clip' | 'count_include_pad' | 'cubic_coeff_a' |
  *   'decay_factor' | 'detect_negative' | 'detect_positive' | 'do_rotary' | 'dtype' | 'end' | 'epsilon' | 'exclude_outside' | 'exclusive' |
  *   'extrapolation_value' | 'fmod' | 'gamma' | 'gather_axis' | 'group' | 'hidden_size' | 'high' | 'ignore_index' | 'input_forget' | 'interleaved' |
  *   'inverse' | 'is_causal' | 'is_packed_batching' | 'K' | 'k' | 'keepdims' | 'kv_num_heads' | 'lambd' | 'largest' | 'layout' | 'left_window_size' |

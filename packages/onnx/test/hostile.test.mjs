@@ -47,6 +47,13 @@ const body = {
   input: [{ name: 'i' }, { name: 'goes' }, { name: 'v' }],
   output: [{ name: 'on' }, { name: 'w' }, { name: 'each' }],
 };
+/** @param {object[]} attributes @param {number} [image] */
+const roiAlign = (attributes, image = 0) =>
+  graphWith(
+    node('RoiAlign', ['x', 'rois', 'images'], ['y'], attributes),
+    [floats('rois', [1, 4], [0, 0, 2, 2]), integers('images', [1], [image])],
+    [port('x', [1, 1, 4, 4])],
+  );
 const LIST = /a list of .* elements cannot be made on the host/;
 const LARGE = /this device allows at most/;
 
@@ -181,6 +188,18 @@ const CASES = {
   'an axis that is not there': [
     graphWith(node('Concat', ['x', 'x'], ['y'], [int('axis', HUGE)]), [], X),
     /axis 1099511627776 is out of range for 1 dimensions/,
+  ],
+  'RoiAlign of no rows and many samples': [
+    roiAlign([int('output_height', 0), int('sampling_ratio', 2 ** 31)]),
+    /output_height = 0, .*expected at least 1/,
+  ],
+  'RoiAlign of many samples': [roiAlign([int('sampling_ratio', 2 ** 31)]), LIST],
+  'RoiAlign of many rows': [roiAlign([int('output_height', HUGE)]), LIST],
+  'RoiAlign of negative samples': [roiAlign([int('sampling_ratio', -1)]), /sampling_ratio = -1: expected/],
+  'RoiAlign of an image that is not there': [roiAlign([], 7), /RoiAlign 'y' \(opset 17\): a region is of image 7, and there are 1/],
+  'a constant without a name': [
+    graphWith([node('Constant', [], [], [{ name: 'value', type: 4, t: floats('', [2], [1, 2]) }]), node('Neg', ['none'], ['y'])]),
+    /no node and no input makes none/,
   ],
   'no groups': [
     graphWith(node('Conv', ['x', 'w'], ['y'], [int('group', 0)]), [floats('w', [1, 1, 1], [1])], [port('x', [1, 1, 8])]),

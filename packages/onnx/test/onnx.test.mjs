@@ -349,6 +349,27 @@ test('a condition chooses a graph, a loop is unrolled, a function is inlined', a
   );
 });
 
+test('weights of the branch that a condition does not choose get no gradient', async () => {
+  const branch = (/** @type {string} */ weight, /** @type {string} */ name) => ({
+    node: [node('Mul', ['x', weight], [name])],
+    output: [port(name, [2])],
+  });
+  const graph = {
+    node: [node('If', ['flag'], ['y'], [graphOf('then_branch', branch('wide', 'a')), graphOf('else_branch', branch('narrow', 'b'))])],
+    initializer: [floats('wide', [2], [2, 3]), floats('narrow', [2], [4, 5])],
+    input: [port('x', [2]), port('flag', [], BOOL)],
+    output: [port('y', [2])],
+  };
+  for (const flag of [true, false]) {
+    const model = /** @type {any} */ (await loadOnnx(bytesOf(graph)));
+    F.sum(model.forward(tensor([6, 7]), flag)).backward();
+    const [chosen, other] = flag ? [model.wide, model.narrow] : [model.narrow, model.wide];
+    assert.deepEqual([...(await chosen.grad.toArray())], [6, 7]);
+    assert.ok(!other.grad, 'no gradient');
+    model.dispose();
+  }
+});
+
 test('a batch norm trains: its statistics are buffers', async () => {
   const graph = {
     node: [node('BatchNormalization', ['x', 'scale', 'shift', 'mean', 'var'], ['y'], [{ name: 'momentum', type: 1, f: 0.5 }])],

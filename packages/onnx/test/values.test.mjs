@@ -143,3 +143,17 @@ test('Resize of opset 10 has its scales as second input', async () => {
   assert.deepEqual(await resized(0.7, 'nearest'), [0, 20, 30]);
   assert.deepEqual(await resized(1.5, 'linear'), [0, 7, 13, 20, 27, 33, 40]);
 });
+
+test("Dropout's mask has the type of x before opset 10, and is of ones where nothing is dropped", async () => {
+  for (const [opset, type] of /** @type {const} */ ([
+    [7, 'float'],
+    [10, 'bool'],
+    [13, 'bool'],
+  ])) {
+    const graph = { node: [node('Dropout', ['x'], ['y', 'mask'])], input: [port('x', [3])], output: [{ name: 'y' }, { name: 'mask' }] };
+    const model = await loadOnnx(bytesOf(graph, { opsetImport: [{ domain: '', version: opset }] }));
+    const { mask } = await model.values({ x: [1, 2, 3] });
+    assert.deepEqual([mask.type, Array.from(mask.elements ?? [], Number)], [type, [1, 1, 1]], `opset ${opset}`);
+    model.dispose();
+  }
+});

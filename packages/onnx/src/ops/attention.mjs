@@ -7,19 +7,19 @@ import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 /** @typedef {import('../definitions.mjs').Controlling} Controlling */
 
 /** Heads of a packed row, as a dimension before the tokens. @param {Tensor} x [batch, tokens, heads · size] @param {number} heads @returns {Tensor} */
-export const heads = (x, heads) => f.transpose(f.reshape(x, [x.shape[0], x.shape[1], heads, -1]), 1, 2);
+export const heads = (x, heads) => f.transpose(f.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] / heads]), 1, 2);
 /** The reverse. @param {Tensor} x @returns {Tensor} */
-export const packed = (x) => f.reshape(f.transpose(x, 1, 2), [x.shape[0], x.shape[2], -1]);
+export const packed = (x) => f.reshape(f.transpose(x, 1, 2), [x.shape[0], x.shape[2], x.shape[1] * x.shape[3]]);
 
 /** Each head of keys or values for all queries that share it. @param {Tensor} x @param {number} count of the heads of the queries @returns {Tensor} */
-function shared(x, count) {
+export function shared(x, count) {
   const [batch, own, tokens, size] = x.shape;
   if (own === count) return x;
   return f.reshape(f.expand(f.unsqueeze(x, 2), [batch, own, count / own, tokens, size]), [batch, count, tokens, size]);
 }
 
 /** softmax of rows; a row that is masked out is zeros. @param {Tensor} x @returns {Tensor} */
-function probabilities(x) {
+export function probabilities(x) {
   const most = f.amax(x, -1, true).detach();
   const finite = f.where(f.gt(most, -Infinity), most, f.full([], 0, { dtype: x.dtype }));
   const e = f.exp(f.sub(x, finite));

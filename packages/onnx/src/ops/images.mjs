@@ -325,9 +325,13 @@ const roiAlign = {
       (attributes.coordinate_transformation_mode ?? (opset >= 16 ? 'half_pixel' : 'output_half_pixel')) === 'half_pixel' ? 0.5 : 0;
     const [batch, channels, rows, columns] = x.shape;
     const [count] = rois.shape;
+    if (!(height >= 1 && width >= 1 && ratio >= 0))
+      throw new RangeError(`output_height = ${height}, output_width = ${width}, sampling_ratio = ${ratio}: expected at least 1, 1 and 0`);
     // A detector may find nothing.
     if (count === 0) return same(x.type, f.zeros([0, channels, height, width]));
     const [corners, images] = [rois.numbers, batches.numbers];
+    const beyond = images.find((image) => !(image >= 0 && image < batch));
+    if (beyond !== undefined) throw new RangeError(`a region is of image ${beyond}, and there are ${batch}`);
     const regions = images.map((image, r) => {
       const [x1, y1, x2, y2] = corners.slice(4 * r, 4 * r + 4).map((v) => v * scale - shift);
       const [w, h] = [x2 - x1, y2 - y1].map((size) => (shift ? size : Math.max(1, size)));

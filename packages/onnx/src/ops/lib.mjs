@@ -68,6 +68,29 @@ export const elementwise = (of, host, type) => ({
   },
 });
 
+/**
+ * An operator that throws where a node asks for what it does not do, instead of leaving it out.
+ * @param {Computed} operator @param {string} taken names of the attributes that it takes, with a space between
+ * @param {number} count of inputs that it takes @param {Record<string, number | string>} [only] attributes that have to have one value, or be left out
+ * @param {readonly string[]} [others] names of the inputs behind those that it takes
+ * @returns {Computed}
+ */
+export function strict(operator, taken, count, only = {}, others = []) {
+  const names = new Set(taken.split(' '));
+  return {
+    ...operator,
+    run(inputs, attributes, call) {
+      for (const [name, value] of Object.entries(attributes)) {
+        if (names.has(name) || (Object.hasOwn(only, name) && only[name] === value)) continue;
+        throw new Error(`the attribute ${name}${Object.hasOwn(only, name) ? ` = ${value}` : ''} is not supported`);
+      }
+      const more = inputs.findIndex((value, i) => i >= count && value !== undefined);
+      if (more >= 0) throw new Error(`the input ${others[more - count] ?? more} is not supported`);
+      return operator.run(inputs, attributes, call);
+    },
+  };
+}
+
 /** Dimensions of a reduction or the like. @param {readonly number[]} axes @param {number} rank */
 export const axesOf = (axes, rank) => axes.map((axis) => axisOf(axis, rank));
 

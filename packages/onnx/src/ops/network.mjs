@@ -120,11 +120,13 @@ const batchNormalization = {
 /** @type {Computed} */
 const dropout = {
   host: [1, 2],
-  run([x, ratio, mode], { ratio: attribute }, { training }) {
+  run([x, ratio, mode], { ratio: attribute }, { opset, training }) {
     const p = attribute ?? ratio?.number ?? 0.5;
-    if (!(mode ? mode.number : training) || p === 0) return [x, Value.of('bool', f.full(x.shape, 1, { dtype: 'bool' }))];
+    // Before opset 10 it has the type of x.
+    const mask = (/** @type {Tensor} */ isKept) => cast(Value.of('bool', isKept), opset < 10 ? x.type : 'bool');
+    if (!(mode ? mode.number : training) || p === 0) return [x, mask(f.full(x.shape, 1, { dtype: 'bool' }))];
     const ones = f.dropout(f.full(x.shape, 1, { dtype: x.tensor.dtype }), p, true);
-    return [same(x.type, f.mul(x.tensor, ones)), Value.of('bool', f.ne(ones, 0))];
+    return [same(x.type, f.mul(x.tensor, ones)), mask(f.ne(ones, 0))];
   },
 };
 

@@ -2,7 +2,7 @@
 
 import { centred } from './convolution.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
-import { Value, f, same, uploaded } from './lib.mjs';
+import { Value, f, same, strict, uploaded } from './lib.mjs';
 import { dynamicallyQuantized } from './quantization.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -193,7 +193,11 @@ const recurrent = (name, isQuantized = false) => ({
 
 /** @type {import('../definitions.mjs').Table} */
 export const RECURRENT = {
-  'com.microsoft.DynamicQuantizeLSTM': recurrent('LSTM', true),
+  'com.microsoft.DynamicQuantizeLSTM': strict(
+    recurrent('LSTM', true),
+    'activations activation_alpha activation_beta clip direction hidden_size input_forget',
+    12,
+  ),
   GRU: recurrent('GRU'),
   LSTM: recurrent('LSTM'),
   RNN: recurrent('RNN'),

@@ -1,10 +1,10 @@
 // Operators of `com.microsoft` that onnxruntime's optimizer and exporters of language models write: attention with its projections, masks and
 // caches, sums with norms, activations with biases.
 
-import { heads, packed, rotated } from './attention.mjs';
+import { heads, packed, probabilities, rotated, shared } from './attention.mjs';
 import { CONVOLUTION } from './convolution.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
-import { Value, axisOf, counted, f, indexOf, same, uploaded } from './lib.mjs';
+import { Value, axisOf, counted, f, indexOf, same, strict, uploaded } from './lib.mjs';
 import { NETWORK } from './network.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -15,9 +15,9 @@ import { NETWORK } from './network.mjs';
 const wide = (/** @type {Tensor} */ x) => f.to(x, 'f32');
 const number = (/** @type {number} */ value) => f.full([], value);
 
-/** Throws for inputs and attributes that are not supported. @param {Record<string, unknown>} given by name */
-function refuse(given) {
-  for (const [name, value] of Object.entries(given)) if (value) throw new Error(`${name} is not supported`);
+/** Throws where an input is not there that others, or an attribute, ask for. @param {Record<string, Value | undefined>} given by name */
+function need(given) {
+  for (const [name, value] of Object.entries(given)) if (!value) throw new Error(`the input ${name} is missing`);
 }
 
 /** 0 where a condition is true, else a number. @param {Tensor} seen bool @param {number} otherwise */
@@ -60,16 +60,17 @@ function total(...summands) {
 /**
  * softmax(scale · q kᵀ + bias) v in f32, with fewer heads of keys than of queries if they are so.
  * @param {Tensor} q [batch, heads, queries, size] @param {Tensor} k @param {Tensor} v
- * @param {{ scale: number | undefined, bias: Tensor | undefined, causal: boolean }} options `scale`: 1 / √size when left out or 0
+ * @param {{ scale: number | undefined, bias: Tensor | undefined, causal: boolean }} options `scale`: 1 / √size when left out or 0; `causal`: whether queries,
+ *   whose keys are the last ones, see no later keys than their own
  */
 function attended(q, k, v, { scale, bias, causal }) {
   const [queries, keys] = [q.shape[2], k.shape[2]];
   // One query sees all keys.
-  const seen = causal && queries > 1 ? (bias ? summand(causalMask(queries, keys - queries), -Infinity) : undefined) : undefined;
-  const mask = total(bias, seen);
+  const isCausal = causal && queries > 1;
+  const mask = bias && isCausal ? total(bias, summand(causalMask(queries, keys - queries), -Infinity)) : bias;
   return f.scaledDotProductAttention(wide(q), wide(k), wide(v), {
     ...(scale ? { scale } : {}),
-    ...(mask ? { mask } : causal && queries > 1 ? { isCausal: true } : {}),
+    ...(mask ? { mask } : { isCausal }),
     enableGqa: q.shape[1] !== k.shape[1],
   });
 }
@@ -77,12 +78,11 @@ function attended(q, k, v, { scale, bias, causal }) {
 /**
  * Attention of projected queries, keys and values that lie side by side.
  * @param {Tensor} projected [batch, tokens, columns] @param {{ mask: Value | undefined, past: Value | undefined, bias: Value | undefined }} given @param {Attributes} attributes
- * @param {import('../types.mjs').Type} type of the results
+ * @param {import('../types.mjs').Type} type of the results @param {Call} call
  * @returns {Value[]} the result, and keys and values for the next call
  */
-export function selfAttention(projected, { mask, past, bias }, attributes, type) {
+export function selfAttention(projected, { mask, past, bias }, attributes, type, { wants }) {
   const { num_heads: count, qkv_hidden_sizes: sizes, unidirectional = 0, mask_filter_value: filter = -10000 } = attributes;
-  refuse({ 'the attribute do_rotary': attributes.do_rotary });
   const columns = projected.shape[2];
   const parts = f.split(projected, sizes ?? columns / 3, 2);
   let [q, k, v] = parts.map((part) => heads(part, count));
@@ -90,26 +90,28 @@ export function selfAttention(projected, { mask, past, bias }, attributes, type)
     const earlier = (/** @type {number} */ i) => f.reshape(f.slice(past.tensor, 0, i, i + 1), past.shape.slice(1));
     [k, v] = [f.cat([earlier(0), k], 2), f.cat([earlier(1), v], 2)];
   }
+  if (wants(1) && k.shape[3] !== v.shape[3]) throw new Error('the output present of keys and values of different sizes is not supported');
   const padding = mask && paddingBias(mask, q.shape[0], k.shape[2], filter);
   const scale = /** @type {number | undefined} */ (attributes.scale);
   const y = attended(q, k, v, { scale, bias: total(padding, bias && wide(bias.tensor)), causal: Boolean(unidirectional) });
-  return [same(type, packed(y)), same(type, k.shape[3] === v.shape[3] ? f.stack([k, v], 0) : k)];
+  return [same(type, packed(y)), ...(wants(1) ? [same(type, f.stack([k, v], 0))] : [])];
 }
 
 /** @type {Computed} */
 const attention = {
-  run([x, weights, bias, mask, past, attentionBias, pastLength], attributes) {
-    refuse({ 'the input past_sequence_length': pastLength });
+  run([x, weights, bias, mask, past, attentionBias], attributes, call) {
     const product = f.matmul(x.tensor, weights.tensor);
-    return selfAttention(bias ? f.add(product, bias.tensor) : product, { mask, past, bias: attentionBias }, attributes, x.type);
+    return selfAttention(bias ? f.add(product, bias.tensor) : product, { mask, past, bias: attentionBias }, attributes, x.type, call);
   },
 };
 
 /** @type {Computed} */
 const multiHeadAttention = {
-  run([query, key, value, bias, mask, attentionBias, pastKey, pastValue, pastLength, indirection], attributes, { wants }) {
+  run([query, key, value, bias, mask, attentionBias, pastKey, pastValue], attributes) {
     const { num_heads: count, mask_filter_value: filter = -10000, unidirectional = 0 } = attributes;
-    refuse({ 'the input past_sequence_length': pastLength, 'the input cache_indirection': indirection, 'the output qk': wants(3) });
+    if (query.rank !== 5) need({ key });
+    if (query.rank !== 5 && key.rank !== 5) need({ value });
+    if (pastKey) need({ past_value: pastValue });
     /** One of several [batch, heads, tokens, size] beside each other. @param {Value} x [batch, tokens, heads, several, size] @param {number} i */
     const one = (x, i) => f.transpose(f.reshape(f.slice(x.tensor, 3, i, i + 1), [...x.shape.slice(0, 3), x.shape[4]]), 1, 2);
     const [batch] = query.shape;
@@ -127,7 +129,11 @@ const multiHeadAttention = {
     // Keys of an encoder that were projected before have their bias.
     if (key?.rank !== 4) [k, v] = [plus(k, part(width, 2 * width)), plus(v, part(2 * width, bias?.size ?? 0))];
     if (pastKey) [k, v] = [f.cat([pastKey.tensor, k], 2), f.cat([pastValue.tensor, v], 2)];
-    const padding = mask && paddingBias(mask, batch, k.shape[2], filter);
+    const [queries, keys] = [q.shape[2], k.shape[2]];
+    // Which of the keys of another sequence are earlier is not said.
+    if (unidirectional && queries > 1 && keys !== queries + (pastKey?.shape[2] ?? 0))
+      throw new Error(`unidirectional = 1 is not supported for ${queries} queries and ${keys} keys of another sequence`);
+    const padding = mask && paddingBias(mask, batch, keys, filter);
     const scale = /** @type {number | undefined} */ (attributes.scale);
     const y = attended(q, k, v, {
       scale,
@@ -147,9 +153,11 @@ function rowsAt(table, positions, pairs) {
 /** @type {Computed} */
 const rotaryEmbedding = {
   buffers: [2, 3],
-  run([x, positions, cos, sin], { num_heads: given = 0, rotary_embedding_dim: turned = 0, interleaved = 0, is_packed_batching: apart }) {
-    refuse({ 'the attribute is_packed_batching': apart });
+  run([x, positions, cos, sin], { num_heads: given = 0, rotary_embedding_dim: turned = 0, interleaved = 0 }) {
     const isPacked = x.rank === 3;
+    if (isPacked && turned && !given) throw new Error('rotary_embedding_dim asks for num_heads, which is missing');
+    if (positions.size !== 1 && positions.rank !== 2)
+      throw new Error(`position_ids [${positions.shape}] are neither one number nor [batch, tokens]`);
     const pairs = turned ? turned / 2 : cos.shape[1];
     const count = given || x.shape[2] / (2 * pairs);
     const y = isPacked ? heads(x.tensor, count) : x.tensor;
@@ -178,10 +186,14 @@ function earlierOf(lengths, keys, tokens) {
 const groupQueryAttention = {
   buffers: [7, 8],
   host: [6],
-  run([query, key, value, pastKey, pastValue, lengths, keysOf, cos, sin, positions, bias, sink], attributes, { wants }) {
+  run([query, key, value, pastKey, pastValue, lengths, keysOf, cos, sin, positions, bias, sink], attributes) {
     const { num_heads: count, kv_num_heads: own, do_rotary: turns = 0, rotary_interleaved: interleaved = 0, softcap = 0 } = attributes;
-    const { local_window_size: window = -1, smooth_softmax: smooth = 0 } = attributes;
-    refuse({ 'the output qk': wants(3) });
+    const { local_window_size: window = -1, causal: isCausal = 1 } = attributes;
+    // Off is 0 or -1.
+    const smooth = attributes.smooth_softmax === 1;
+    if (key) need({ value });
+    if (turns) need({ cos_cache: cos, sin_cache: sin });
+    if (!isCausal && window >= 0) throw new Error(`local_window_size = ${window} with causal = 0 is not supported`);
     const tokens = query.shape[1];
     let [q, k, v] = key
       ? [heads(query.tensor, count), heads(key.tensor, own), heads(value.tensor, own)]
@@ -193,7 +205,12 @@ const groupQueryAttention = {
     const { before, alike } = earlierOf(lengths, longest, tokens);
     const starts = before ?? f.full([1, 1], /** @type {number} */ (alike), { dtype: 'i32' });
     if (turns) {
-      const places = positions ? indexOf(positions.tensor) : f.clamp(f.add(starts, counted(tokens, [1, tokens])), 0, cos.shape[0] - 1);
+      // Of the positions of a prompt only the first one counts, as in onnxruntime.
+      const first = positions && tokens === longest ? f.slice(f.reshape(indexOf(positions.tensor), [1, positions.size]), 1, 0, 1) : starts;
+      const places =
+        positions && tokens !== longest
+          ? indexOf(positions.tensor)
+          : f.clamp(f.add(first, counted(tokens, [1, tokens])), 0, cos.shape[0] - 1);
       const [c, s] = [rowsAt(cos, places, cos.shape[1]), rowsAt(sin, places, cos.shape[1])];
       [q, k] = [rotated(q, c, s, Boolean(interleaved)), rotated(k, c, s, Boolean(interleaved))];
     }
@@ -206,12 +223,12 @@ const groupQueryAttention = {
     const scale = /** @type {number | undefined} */ (attributes.scale);
     const isPlain = lengths.size === 1 && !bias && !sink && !smooth && !softcap && window < 0 && keys === longest;
     let y;
-    if (isPlain) y = attended(q, k, v, { scale, bias: undefined, causal: true });
+    if (isPlain) y = attended(q, k, v, { scale, bias: undefined, causal: Boolean(isCausal) });
     else {
-      // A key is seen by a token of its sequence if it is not after it, not padding, and within the window.
+      // A key is seen by a token of its sequence if it is no padding, and not after it unless all are seen, and within the window.
       const [at, last] = [counted(keys, [1, 1, keys]), f.add(f.reshape(starts, [-1, 1, 1]), counted(tokens, [1, tokens, 1]))];
       const own = f.reshape(indexOf(lengths.tensor), [-1, 1, 1]);
-      const upTo = f.logicalAnd(f.le(at, last), f.le(at, own));
+      const upTo = isCausal ? f.logicalAnd(f.le(at, last), f.le(at, own)) : f.le(at, own);
       const seen = window < 0 ? upTo : f.logicalAnd(upTo, f.gt(at, f.sub(last, window)));
       const causal = f.unsqueeze(summand(seen, -Infinity), 1);
       const added = bias && wide(bias.tensor);
@@ -261,16 +278,12 @@ function joined(old, now, { before, alike, keys }) {
 function scored(q, k, v, { scale, bias, softcap, sink }) {
   if (!softcap && !sink) return attended(q, k, v, { scale, bias, causal: false });
   const [batch, count, queries, size] = q.shape;
-  const group = count / k.shape[1];
-  const shared = (/** @type {Tensor} */ x) =>
-    group === 1
-      ? x
-      : f.reshape(f.expand(f.unsqueeze(x, 2), [batch, k.shape[1], group, ...x.shape.slice(2)]), [batch, count, ...x.shape.slice(2)]);
-  const raw = f.mul(f.matmul(wide(q), f.transpose(wide(shared(k)), 2, 3)), scale || 1 / Math.sqrt(size));
+  const raw = f.mul(f.matmul(wide(q), f.transpose(wide(shared(k, count)), 2, 3)), scale || 1 / Math.sqrt(size));
   const capped = softcap ? f.mul(f.tanh(f.div(raw, softcap)), softcap) : raw;
   const scores = f.add(capped, bias);
   const all = sink ? f.cat([scores, f.expand(f.reshape(sink, [1, count, 1, 1]), [batch, count, queries, 1])], 3) : scores;
-  return f.matmul(f.slice(f.softmax(all, 3), 3, 0, k.shape[2]), wide(shared(v)));
+  // A padded token may see no key. It is zeros then: as no numbers it would be a key that spoils the others in the next layer.
+  return f.matmul(f.slice(probabilities(all), 3, 0, k.shape[2]), wide(shared(v, count)));
 }
 
 /**
@@ -301,7 +314,9 @@ const embedLayerNormalization = {
       f.reshape(f.indexSelect(table.tensor, 0, f.reshape(indexOf(index), [index.size])), [...index.shape, table.shape[1]]);
     const place = positions ? rowsOf(places, positions.tensor) : f.slice(places.tensor, 0, 0, tokens);
     const sum = f.add(rowsOf(words, ids.tensor), place);
-    const whole = same(words.type, segments && kinds ? f.add(sum, rowsOf(kinds, segments.tensor)) : sum);
+    // Without segments all are of the first kind.
+    const kind = kinds && (segments ? rowsOf(kinds, segments.tensor) : f.slice(kinds.tensor, 0, 0, 1));
+    const whole = same(words.type, kind ? f.add(sum, kind) : sum);
     const lengths = mask ? f.sum(f.to(f.eq(mask.tensor, 1), 'i32'), 1) : f.zeros([batch], { dtype: 'i32' });
     return [norm('LayerNormalization', [whole, gamma, beta], epsilon, call), Value.of('int32', f.to(lengths, 'i32')), whole];
   },
@@ -322,10 +337,26 @@ const fusedMatMul = {
   },
 };
 
+/** Activations that onnxruntime fuses, with the names of their numbers in the order of `activation_params`. @type {Record<string, readonly string[]>} */
+const ACTIVATIONS = {
+  Clip: ['min', 'max'],
+  Elu: ['alpha'],
+  HardSigmoid: ['alpha', 'beta'],
+  HardSwish: [],
+  LeakyRelu: ['alpha'],
+  Relu: [],
+  Selu: ['alpha', 'gamma'],
+  Sigmoid: [],
+  Softplus: [],
+  Softsign: [],
+  Tanh: [],
+  ThresholdedRelu: ['alpha'],
+};
+
 /** An activation by the name in an attribute. @param {Value} x @param {string} name @param {Record<string, number | undefined>} numbers @param {Call} call */
 function activated(x, name, numbers, call) {
-  const operator = /** @type {Computed | undefined} */ (ELEMENTWISE[name]);
-  if (!operator) throw new Error(`the activation ${name} is not supported`);
+  if (!Object.hasOwn(ACTIVATIONS, name)) throw new Error(`the activation ${name || '(none)'} is not supported`);
+  const operator = /** @type {Computed} */ (ELEMENTWISE[name]);
   return /** @type {Value} */ (operator.run([x], /** @type {Attributes} */ (/** @type {unknown} */ (numbers)), call));
 }
 
@@ -334,9 +365,10 @@ const fusedConv = {
   run([x, weight, bias, summand], attributes, call) {
     const y = /** @type {Value} */ (/** @type {Computed} */ (CONVOLUTION.Conv).run([x, weight, bias], attributes, call));
     const whole = summand ? same(x.type, f.add(y.tensor, summand.tensor)) : y;
-    const { activation = '', activation_params: [first, second] = [] } = attributes;
+    const { activation = '', activation_params: numbers = [] } = attributes;
     if (!activation) return whole;
-    return activated(whole, activation, activation === 'Clip' ? { min: first, max: second } : { alpha: first, beta: second }, call);
+    const names = Object.hasOwn(ACTIVATIONS, activation) ? ACTIVATIONS[activation] : [];
+    return activated(whole, activation, Object.fromEntries(names.map((name, i) => [name, numbers[i]])), call);
   },
 };
 
@@ -347,9 +379,10 @@ const fusedGemm = {
       activation,
       activation_alpha: alpha,
       activation_beta: beta,
+      activation_gamma: gamma,
     } = /** @type {Record<string, any>} single numbers in this operator */ (attributes);
     const y = /** @type {Value} */ (/** @type {Computed} */ (NETWORK.Gemm).run(inputs, attributes, call));
-    return activated(y, activation, { alpha, beta }, call);
+    return activated(y, activation, { alpha, beta, gamma }, call);
   },
 };
 
@@ -370,23 +403,43 @@ const simplifiedLayerNormalization = {
   },
 };
 
-/** @type {import('../definitions.mjs').Table} */
+const LINEAR = 'alpha transA transB';
+const WINDOW = 'auto_pad dilations group kernel_shape pads strides';
+/** What attention with a projection takes. */
+export const SELF_ATTENTION = 'num_heads mask_filter_value rotary_embedding_dim scale unidirectional';
+/** What it has to have, if it is given. */
+export const NO_CACHE = { do_rotary: 0, past_present_share_buffer: 0 };
+const EPSILONS = 'qk_norm_epsilon q_norm_epsilon k_norm_epsilon';
+const GROUPED = `num_heads kv_num_heads do_rotary rotary_interleaved causal local_window_size scale smooth_softmax softcap ${EPSILONS}`;
+const QUANTIZED_CACHE = ['k_scale', 'v_scale', 'q_norm_weight', 'k_norm_weight', 'query_seqlens'];
+const PLAIN_CACHE = { k_quant_type: 'NONE', v_quant_type: 'NONE', kv_cache_bit_width: 0, qk_output: 0, sliding_window_cache: 0 };
+/** @type {Computed} */
+const quickGelu = { run: ([x], { alpha = 1.702 }) => same(x.type, f.mul(x.tensor, f.sigmoid(f.mul(x.tensor, alpha)))) };
+const simplified = strict(simplifiedLayerNormalization, 'axis epsilon stash_type', 2);
+
+/** Of each the attributes and how many inputs it takes. @type {import('../definitions.mjs').Table} */
 export const TRANSFORMERS = {
   // onnxruntime has this one in ONNX's own domain.
-  SimplifiedLayerNormalization: simplifiedLayerNormalization,
-  'com.microsoft.Attention': attention,
-  'com.microsoft.BiasGelu': gelu('none'),
-  'com.microsoft.EmbedLayerNormalization': embedLayerNormalization,
-  'com.microsoft.FastGelu': gelu('tanh'),
-  'com.microsoft.FusedConv': fusedConv,
-  'com.microsoft.FusedGemm': fusedGemm,
-  'com.microsoft.FusedMatMul': fusedMatMul,
-  'com.microsoft.Gelu': gelu('none'),
-  'com.microsoft.GroupQueryAttention': groupQueryAttention,
-  'com.microsoft.MultiHeadAttention': multiHeadAttention,
-  'com.microsoft.QuickGelu': { run: ([x], { alpha = 1.702 }) => same(x.type, f.mul(x.tensor, f.sigmoid(f.mul(x.tensor, alpha)))) },
-  'com.microsoft.RotaryEmbedding': rotaryEmbedding,
-  'com.microsoft.SimplifiedLayerNormalization': simplifiedLayerNormalization,
-  'com.microsoft.SkipLayerNormalization': skipNormalization('LayerNormalization', true),
-  'com.microsoft.SkipSimplifiedLayerNormalization': skipNormalization('RMSNormalization', false),
+  SimplifiedLayerNormalization: simplified,
+  'com.microsoft.Attention': strict(attention, `${SELF_ATTENTION} qkv_hidden_sizes`, 6, NO_CACHE, ['past_sequence_length']),
+  'com.microsoft.BiasGelu': strict(gelu('none'), '', 2),
+  'com.microsoft.EmbedLayerNormalization': strict(embedLayerNormalization, 'epsilon mask_index_type', 9),
+  'com.microsoft.FastGelu': strict(gelu('tanh'), '', 2),
+  'com.microsoft.FusedConv': strict(fusedConv, `${WINDOW} activation activation_params`, 4),
+  'com.microsoft.FusedGemm': strict(fusedGemm, `${LINEAR} beta activation activation_alpha activation_beta activation_gamma`, 3),
+  'com.microsoft.FusedMatMul': strict(fusedMatMul, `${LINEAR} transBatchA transBatchB`, 2),
+  'com.microsoft.Gelu': strict(gelu('none'), '', 1),
+  'com.microsoft.GroupQueryAttention': strict(groupQueryAttention, GROUPED, 12, PLAIN_CACHE, QUANTIZED_CACHE),
+  'com.microsoft.MultiHeadAttention': strict(multiHeadAttention, 'num_heads mask_filter_value scale unidirectional', 8, {}, [
+    'past_sequence_length',
+    'cache_indirection',
+  ]),
+  'com.microsoft.QuickGelu': strict(quickGelu, 'alpha', 1),
+  'com.microsoft.RotaryEmbedding': strict(rotaryEmbedding, 'num_heads rotary_embedding_dim interleaved', 4, {
+    is_packed_batching: 0,
+    scale: 1,
+  }),
+  'com.microsoft.SimplifiedLayerNormalization': simplified,
+  'com.microsoft.SkipLayerNormalization': strict(skipNormalization('LayerNormalization', true), 'epsilon', 5),
+  'com.microsoft.SkipSimplifiedLayerNormalization': strict(skipNormalization('RMSNormalization', false), 'epsilon', 4),
 };
