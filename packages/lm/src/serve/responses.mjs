@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { shown } from '../options.mjs';
 import { begin, reasonOf, run, sendJson } from './answers.mjs';
 import { ApiError, isObject, read, toldOf, wrong } from './fields.mjs';
-import { chatRequest } from './requests.mjs';
+import { chatRequest, contentOf } from './requests.mjs';
 import { earlierCalls } from './tools.mjs';
 
 /** @typedef {import('./answers.mjs').Service} Service */
@@ -58,25 +58,15 @@ function inWordsOf(names, make) {
   }
 }
 
-/** The text of a content of parts. @param {unknown} content @param {string} at */
-function textOf(content, at) {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) throw wrong(at, `${at} must be a text or a list of parts, got ${shown(content)}`);
-  return content
-    .map((part, i) => {
-      const { type, text, refusal } = isObject(part) ? part : {};
-      if ((type === 'input_text' || type === 'output_text' || type === 'text') && typeof text === 'string') return text;
-      if (type === 'refusal' && typeof refusal === 'string') return refusal;
-      throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: 'input_text', text }, got ${shown(type ?? part)}`);
-    })
-    .join('');
-}
+/** Parts of a content that have a text. */
+const PARTS = ['input_text', 'output_text', 'text'];
 
 /** The messages of a chat that an input is. @param {Body} body @returns {Body[]} */
 function messagesOf({ input, instructions }) {
   /** @type {Body[]} */
   const messages = [];
-  if (instructions !== undefined && instructions !== null) messages.push({ role: 'system', content: textOf(instructions, 'instructions') });
+  if (instructions !== undefined && instructions !== null)
+    messages.push({ role: 'system', content: contentOf(instructions, 'instructions', PARTS) });
   const items = typeof input === 'string' ? [{ role: 'user', content: input }] : input;
   if (!Array.isArray(items) || items.length === 0)
     throw wrong('input', `input must be a text or a list of at least one item, got ${shown(input)}`);
@@ -87,7 +77,7 @@ function messagesOf({ input, instructions }) {
     const last = messages.at(-1);
     if (type === 'message') {
       if (typeof role !== 'string') throw wrong(`${at}.role`, `${at}.role must be a text, got ${shown(role)}`);
-      messages.push({ role, content: textOf(content, `${at}.content`) });
+      messages.push({ role, content: contentOf(content, `${at}.content`, PARTS) });
     } else if (type === 'function_call') {
       const call = { id, type: 'function', function: { name, arguments: given } };
       inWordsOf([[`${at}[0].function`, at]], () => earlierCalls([call], at));
@@ -95,7 +85,7 @@ function messagesOf({ input, instructions }) {
       if (last?.role === 'assistant') last.tool_calls = [.../** @type {Body[]} */ (last.tool_calls ?? []), call];
       else messages.push({ role: 'assistant', content: '', tool_calls: [call] });
     } else if (type === 'function_call_output') {
-      messages.push({ role: 'tool', tool_call_id: id, content: textOf(output, `${at}.output`) });
+      messages.push({ role: 'tool', tool_call_id: id, content: contentOf(output, `${at}.output`, PARTS) });
     } else if (type === 'item_reference') {
       throw wrong(at, `${at} refers to what is stored, and nothing is: send the item itself (clients do with store: false)`);
     } else if (type !== 'reasoning') {
