@@ -82,6 +82,7 @@ export function shapeOf(schema, at, level = 0, root = { schema, at, known: new M
   if ('anyOf' in schema) {
     const { anyOf } = schema;
     if (!Array.isArray(anyOf) || anyOf.length === 0) throw new RangeError(`${at}.anyOf must be a list of schemas, got ${shown(anyOf)}`);
+    /** @type {Shape} */
     const shape = { types: new Set(), anyOf: anyOf.map((each, i) => shapeOf(each, `${at}.anyOf[${i}]`, level + 1, root, chain)) };
     if (leavesOf(shape).length > MAX_ALTERNATIVES) throw new RangeError(`${at}.anyOf has more than ${MAX_ALTERNATIVES} alternatives`);
     return shape;
