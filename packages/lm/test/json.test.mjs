@@ -173,6 +173,7 @@ test('a schema with something else is an error that names it', () => {
     [{ enum: 'a' }, 's.enum must be a list, got "a"'],
     [{ enum: [] }, 's.enum has no value of its type'],
     [{ type: 'string', const: 5 }, 's.const has no value of its type'],
+    [{ type: 'integer', enum: [3, 200], maximum: 2 }, 's.enum has no value of its type and bounds'],
   ])) {
     assert.throws(
       () => shapeOf(schema, 's'),
@@ -258,6 +259,58 @@ test('alternatives, definitions, counts of items and ranges, as clients write th
   }
 });
 
+test('references to references, to themselves by a list, and by codes: the shape at the end', () => {
+  const $defs = {
+    b: { type: 'object', properties: { x: { anyOf: [{ $ref: '#/$defs/a' }, { type: 'null' }] } }, required: ['x'] },
+    a: { $ref: '#/$defs/%62' },
+  };
+  const start = startOf(shapeOf({ $ref: '#/$defs/b', $defs: { ...$defs, a: { $ref: '#/$defs/b' } } }, 's'));
+  assert.equal(read(startOf(shapeOf({ $ref: '#/$defs/a', $defs }, 's')), '{"x": {"x": {"x": null}}}'), 'whole');
+  assert.equal(read(start, '{"x": {"x": {"x": null}}}'), 'whole');
+  assert.equal(read(start, '{"x": {"x": {}'), 'wrong');
+});
+
+/** States after each byte of a text. @param {State} start @param {string} text */
+function statesOf(start, text) {
+  const states = [start];
+  for (const byte of Buffer.from(text)) states.push(/** @type {State} */ (states[states.length - 1].next(byte)));
+  return states;
+}
+
+test('alternatives that fit alike do not multiply: in a text, in each other, and by reference', () => {
+  const text = { type: 'string' };
+  const two = {
+    anyOf: [
+      { type: 'object', properties: { a: text } },
+      { type: 'object', properties: { a: text, b: text } },
+    ],
+  };
+  const states = statesOf(startOf(shapeOf({ type: 'object', properties: { two } }, 's')), '{"two":{"a":"some words"');
+  const [inside] = states.slice(-12);
+  // Else every character of a text would be a new place.
+  assert.ok(inside.all.length === 2 && states.slice(-11, -1).every((state) => state === inside));
+
+  // Two lists in two lists …: 2^40 ways.
+  const n = {
+    anyOf: [{ type: 'array', items: { $ref: '#/$defs/n' } }, { type: 'array', items: { $ref: '#/$defs/n' }, maxItems: 2 }, text],
+  };
+  const nested = startOf(shapeOf({ type: 'object', properties: { n: { $ref: '#/$defs/n' } }, $defs: { n } }, 's'));
+  const deep = statesOf(nested, `{"n":${'['.repeat(40)}"a",[],"b"`);
+  assert.ok(deep.every(({ all }) => all.length <= 6));
+  assert.equal(read(nested, `{"n":${'['.repeat(40)}"a",[],"b"${']'.repeat(40)}}`), 'whole');
+  assert.equal(read(nested, '{"n":[["a","b","c"],[[]],"d",[1'), 'wrong');
+
+  // Ten of ten of ten …: 10^8.
+  const $defs = Object.fromEntries(
+    Array.from({ length: 9 }, (_, i) => [`n${i}`, i === 8 ? text : { anyOf: Array(10).fill({ $ref: `#/$defs/n${i + 1}` }) }]),
+  );
+  assert.equal(read(startOf(shapeOf({ type: 'object', properties: { n: { $ref: '#/$defs/n0' } }, $defs }, 's')), '{"n":"a"}'), 'whole');
+  assert.throws(
+    () => shapeOf({ anyOf: Array.from({ length: 101 }, () => ({})) }, 's'),
+    /^RangeError: s\.anyOf has more than 100 alternatives$/,
+  );
+});
+
 test('of thousands of members only those that are written are made', () => {
   let made = 0;
   const shape = {
@@ -325,7 +378,7 @@ test('the tokens that may come are those whose bytes may, after every token of a
       allowedOnce += Number(may);
     }
     written = [...written, .../** @type {Uint8Array} */ (tokenizer.bytesOf(id))];
-    assert.equal(constraint.accept(id), i === ids.length - 1);
+    assert.equal(constraint.accept(id), i === ids.length - 1 ? 'stop' : null);
   }
   assert.ok(allowedOnce > 1000);
 });
@@ -371,6 +424,43 @@ test('answers that nest in ever new ways leave no states behind', () => {
   for (let i = 0; i < 60; i++) answer();
   const left = states() - before;
   assert.ok(one > 100 && left < 10 * one, `${one}, ${left}`);
+});
+
+test('an answer that nests without an end is cut, and one that nothing may follow is an error', () => {
+  const { tokenizer } = model;
+  const n = { type: 'array', items: { $ref: '#/$defs/n' }, minItems: 1 };
+  const schema = { type: 'object', properties: { n: { $ref: '#/$defs/n' } }, $defs: { n } };
+  const constraint = new Constraints(tokenizer).of(schema, 'json');
+  for (const id of tokenizer.encode('{"n":')) constraint.accept(id);
+  const [open] = tokenizer.encode('[');
+  const ends = Array.from({ length: 256 }, () => constraint.accept(open));
+  assert.ok(ends.slice(0, 255).every((end) => end === null));
+  assert.equal(ends[255], 'length');
+  const nothing = new Constraints(tokenizer).by('nothing', () => new State(() => null));
+  assert.throws(() => nothing.allowed(), /^RangeError: no token may follow the text of this form$/);
+});
+
+test('a constraint that fails ends its answer alone', async () => {
+  const engine = await Engine.open(TINY, { slots: 3 });
+  const one = new LanguageModel(engine);
+  const answer = (/** @type {import('../src/infer/types.mjs').Constraint} */ constraint, seed = 1) =>
+    all(one.generate('the sea', { ...OPTIONS, maxTokens: 30, seed }, constraint));
+  const any = { allowed: () => new Uint32Array(10).fill(0xffffffff), accept: () => null };
+  const expected = textOf(await answer(any));
+  for (const failing of [0, 1, 5]) {
+    for (const name of /** @type {const} */ (['allowed', 'accept'])) {
+      let calls = 0;
+      const wrong = () => {
+        if (calls++ === failing) throw new Error('made here');
+        return any[name]();
+      };
+      const constraint = { ...any, [name]: wrong };
+      const [text] = await Promise.all([answer(any).then(textOf), assert.rejects(answer(constraint, 2), /^Error: made here$/)]);
+      assert.equal(text, expected);
+    }
+  }
+  assert.equal(textOf(await answer(any)), expected);
+  await engine.dispose();
 });
 
 test('an answer of JSON takes a step for each token but the first, and leaves its slot free', async () => {

@@ -153,6 +153,27 @@ test('what is wrong with a response, or needs storage, is an error that names it
     [{ input: [{ role: 'user', content: [{ type: 'input_image' }] }] }, 'input[0].content[0]', /got "input_image"$/],
     [{ input: [{ type: 'item_reference', id: 'msg_1' }] }, 'input[0]', /nothing is: send the item itself/],
     [{ input: [{ type: 'web_search_call' }] }, 'input[0].type', /got "web_search_call"$/],
+    [
+      {
+        input: [
+          { role: 'user', content: 'a' },
+          { type: 'function_call', call_id: 'c', name: 'f', arguments: '{' },
+        ],
+      },
+      'input[1].arguments',
+      /^input\[1\]\.arguments must be an object of JSON as a text, got "{"$/,
+    ],
+    [
+      { input: [{ type: 'function_call', call_id: 'c', arguments: '{}' }] },
+      'input[0].name',
+      /^input\[0\]\.name must be a text, got undefined$/,
+    ],
+    [{ max_tool_calls: 1 }, 'max_tool_calls', /^max_tool_calls is not supported, got 1$/],
+    [
+      { tools: [WEATHER], tool_choice: 'any' },
+      'tool_choice',
+      /, { type: 'function', name } or { type: 'allowed_tools', mode, tools }, got "any"$/,
+    ],
     [{ input: 'word '.repeat(4096) }, 'input', /tokens, and the context of 4096 has no room/],
     [{ store: true }, 'store', /^store is not supported, got true: nothing is stored$/],
     [{ previous_response_id: 'resp_1' }, 'previous_response_id', /nothing is stored$/],
@@ -178,6 +199,32 @@ test('what is wrong with a response, or needs storage, is an error that names it
   }
   assert.equal(engine.requests.length, 0);
   assert.equal((await post('responses', { model: 'words', input: 'hi', store: false, previous_response_id: null })).status, 200);
+});
+
+test('an error after events have begun is one of them, and the response has failed', async (t) => {
+  const { client, engine } = await answering(t, 'one two');
+  const { submit } = engine;
+  engine.submit = async function* (request) {
+    let left = 2;
+    for await (const token of submit(request)) {
+      if (left-- === 0) throw new Error('made here');
+      yield token;
+    }
+  };
+  const events = /** @type {any[]} */ (await all(await client.responses.create({ model: 'words', input: 'hi', stream: true })));
+  assert.ok(events.length > 4);
+  assert.deepEqual(
+    events.map(({ sequence_number: number }) => number),
+    events.map((_, i) => i),
+  );
+  const message = 'the server failed: see its log';
+  const [error, failed] = events.slice(-2);
+  assert.deepEqual([error.type, error.message, error.param], ['error', message, null]);
+  assert.deepEqual(
+    [failed.type, failed.response.status, failed.response.error],
+    ['response.failed', 'failed', { code: 'server_error', message }],
+  );
+  assert.equal(engine.busy, 0);
 });
 
 test('requests as the clients of several libraries write them', async (t) => {

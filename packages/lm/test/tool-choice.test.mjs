@@ -100,12 +100,14 @@ for (const family of FAMILIES) {
       type: /** @type {const} */ ('allowed_tools'),
       allowed_tools: { mode: /** @type {const} */ ('required'), tools: [named] },
     };
-    for (const tool_choice of [named, allowed]) {
+    for (const tool_choice of /** @type {const} */ ([named, allowed])) {
       const { choices } = await client.chat.completions.create({ ...ASKED, seed: 1, n: 3, tools: TOOLS, tool_choice });
       for (const { message, finish_reason: reason } of choices) {
         const calls = parsed(message.tool_calls);
+        if (reason === 'length' && tool_choice === allowed) continue;
         assert.equal(reason, 'tool_calls');
-        assert.ok(calls.length === 1 && calls.every(([name, given]) => name === 'weather' && FIT.weather(given)), JSON.stringify(calls));
+        assert.ok(calls.length > 0 && calls.every(([name, given]) => name === 'weather' && FIT.weather(given)), JSON.stringify(calls));
+        if (tool_choice === named) assert.equal(calls.length, 1);
       }
     }
   });
@@ -180,6 +182,15 @@ for (const family of FAMILIES) {
     };
     const call = CALLS[family];
     const right = call('weather', '{"city": "Oslo", "days": null}');
+    // A call that must come may have white space after it; of allowed tools one may be called twice, and of a named function not.
+    const choice = { type: 'function', function: { name: 'weather' } };
+    const must = { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [choice] } } };
+    if (family === 'hermes' || family === 'named') {
+      for (const text of [`${right}\n`, `${right}\n${right}`])
+        assert.deepEqual(read(must, text), { written: text, ends: true, done: false });
+      assert.deepEqual(read({ tool_choice: choice }, `${right}\n`), { written: right, ends: true, done: true });
+      assert.equal(read(must, '').ends, false);
+    }
     for (const text of ['', 'It is <fine>, [TOOL or not.', 'é'])
       assert.deepEqual(read({}, text), { written: text, ends: true, done: false });
     // A call that is the whole answer, or a list of them, ends it; so does any where there may be one.

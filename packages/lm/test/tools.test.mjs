@@ -116,6 +116,7 @@ for (const [
     'I ask.',
     [oslo, bergen],
   ],
+  ['a name of any characters', 'mistral', `[TOOL_CALLS]été: 2[ARGS]${oslo[1]}`, '', [['été: 2', oslo[1]]]],
   ['no call', 'mistral', '[1, 2]', '[1, 2]', []],
 ])) {
   test(`${family}: ${name}`, async (t) => {
@@ -268,6 +269,11 @@ test('what is wrong with tools is an error that names it', async (t) => {
       { tools: TOOLS, tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [{}] } } },
       'tool_choice.allowed_tools.tools[0].function.name',
       /got undefined$/,
+    ],
+    [
+      { tools: TOOLS, tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [] } } },
+      'tool_choice',
+      /, got an object$/,
     ],
     [
       { tools: patterned(false), tool_choice: 'required' },

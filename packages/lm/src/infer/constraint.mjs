@@ -1,6 +1,6 @@
 // Which tokens may come next in an answer of a given form, such as JSON.
 
-import { ANY_OBJECT, DONE, shapeOf, startOf } from './grammar.mjs';
+import { ANY_OBJECT, DONE, MAX_DEPTH, shapeOf, startOf } from './grammar.mjs';
 
 /** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
 /** @typedef {import('./grammar.mjs').State} State */
@@ -75,10 +75,11 @@ export class Constraints {
         return found;
       },
       accept: (token) => {
-        if (state.ends && this.#stopIds.has(token)) return true;
+        if (state.ends && this.#stopIds.has(token)) return 'stop';
         const mark = marks.indexOf(token);
         for (const byte of mark >= 0 ? [256 + mark] : (this.#tokenizer.bytesOf(token) ?? [])) state = state.next(byte) ?? DONE;
-        return state === DONE;
+        if (state === DONE) return 'stop';
+        return state.depth > MAX_DEPTH ? 'length' : null;
       },
     };
   }
@@ -114,6 +115,8 @@ export class Constraints {
       }
       set(id, failed === Infinity);
     }
+    // Sampled from nothing, a token would look like one of damaged weights.
+    if (!bits.some((word) => word !== 0)) throw new RangeError('no token may follow the text of this form');
     return bits;
   }
 }
@@ -147,14 +150,15 @@ function sortedTokens(tokenizer, isText) {
   const tokens = [];
   for (let id = 0; id < tokenizer.vocabSize; id++) {
     const bytes = isText(id) ? tokenizer.bytesOf(id) : undefined;
-    if (bytes && bytes.length > 0) tokens.push({ id, bytes, common: 0 });
+    // Texts are compared several times as fast as bytes.
+    if (bytes && bytes.length > 0) tokens.push({ id, bytes, text: Buffer.from(bytes).toString('latin1'), common: 0 });
   }
-  tokens.sort((a, b) => Buffer.compare(a.bytes, b.bytes));
+  tokens.sort((a, b) => (a.text < b.text ? -1 : Number(a.text > b.text)));
   for (let i = 1; i < tokens.length; i++) {
     const [before, bytes] = [tokens[i - 1].bytes, tokens[i].bytes];
     let { common } = tokens[i];
     while (common < before.length && common < bytes.length && before[common] === bytes[common]) common++;
     tokens[i].common = common;
   }
-  return tokens;
+  return tokens.map(({ id, bytes, common }) => ({ id, bytes, common }));
 }

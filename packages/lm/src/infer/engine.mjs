@@ -392,9 +392,9 @@ export class Engine {
     slot.ids.push(...chunk);
     slot.passed += chunk.length;
     if (slot.passed < sequence.promptLength) return undefined;
+    if (!this.#constrain(slot)) return undefined;
     slot.generating = true;
-    const { sampling, topLogprobs = 0, constraint } = sequence.request;
-    if (constraint) session.sampler.constrain(slot.index, constraint.allowed());
+    const { sampling, topLogprobs = 0 } = sequence.request;
     const read = session.begin(slot.index, sampling, sequence.ids, chunk.length - 1, topLogprobs > 0);
     return { read, of: /** @type {[number, Sequence][]} */ ([[0, sequence]]) };
   }
@@ -409,16 +409,25 @@ export class Engine {
         passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
     );
     if (wanted.length === 0) return undefined;
-    for (const { index, sequence } of active) {
-      const { constraint } = /** @type {Sequence} */ (sequence).request;
-      if (constraint) this.session.sampler.constrain(index, constraint.allowed());
-    }
+    for (const slot of active) this.#constrain(slot);
     const last = active[active.length - 1].index;
     const rows = Math.min(this.slots, 2 ** Math.ceil(Math.log2(last + 1)));
     const keys = Math.min(this.context, Math.max(...active.map(({ passed }) => passed)) + 1);
     const read = this.session.step(rows, keys);
     for (const slot of active) slot.passed++;
     return { read, of: active.map(({ index, sequence }) => /** @type {[number, Sequence]} */ ([index, sequence])) };
+  }
+
+  /** Says which tokens a slot may have next. @param {Slot} slot @returns {boolean} false where that failed, which ends its sequence alone */
+  #constrain({ index, sequence }) {
+    const { constraint } = /** @type {Sequence} */ (sequence).request;
+    try {
+      if (constraint) this.session.sampler.constrain(index, constraint.allowed());
+      return true;
+    } catch (error) {
+      /** @type {Sequence} */ (sequence).fail(error);
+      return false;
+    }
   }
 
   /** @param {number} count of tokens that passed through the model */
@@ -446,8 +455,15 @@ export class Engine {
       sequence.ids.push(token);
       const count = sequence.ids.length - sequence.promptLength;
       const full = sequence.ids.length >= this.context;
-      const stops = constraint?.accept(token) || stopIds.includes(token);
-      const finishReason = stops ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
+      let ended;
+      try {
+        ended = constraint?.accept(token);
+      } catch (error) {
+        sequence.fail(error);
+        continue;
+      }
+      const stops = ended === 'stop' || stopIds.includes(token);
+      const finishReason = stops ? 'stop' : ended === 'length' || count === maxTokens ? 'length' : full ? 'context' : null;
       const listed = topLogprobs > 0 && top ? { topLogprobs: mostLikely(top, row, topLogprobs) } : {};
       sequence.push({ token, logprob, ...listed, finishReason });
     }

@@ -16,7 +16,7 @@ import { shown } from '../options.mjs';
  * @typedef {{ name: string, shape: Shape, required: boolean }} Member
  *
  * The schema that others are in, to which `$ref` points, and the shapes of those that were pointed to.
- * @typedef {{ schema: unknown, at: string, known: Map<string, Shape> }} Root
+ * @typedef {{ schema: unknown, at: string, known: Map<unknown, Shape> }} Root
  */
 
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
@@ -36,6 +36,10 @@ const MAX_SPACES = 32;
 const MAX_LEVELS = 200;
 /** Items that can be counted: every one has states of its own. */
 const MAX_ITEMS = 1000;
+/** Alternatives of one value: each is looked at for every byte. */
+const MAX_ALTERNATIVES = 100;
+/** Values in one another of an answer, which is cut there: a schema may refer to itself, and each level keeps its states. */
+export const MAX_DEPTH = 256;
 /** Of a safe integer. */
 const MAX_DIGITS = 16;
 
@@ -78,7 +82,10 @@ export function shapeOf(schema, at, level = 0, root = { schema, at, known: new M
   if ('anyOf' in schema) {
     const { anyOf } = schema;
     if (!Array.isArray(anyOf) || anyOf.length === 0) throw new RangeError(`${at}.anyOf must be a list of schemas, got ${shown(anyOf)}`);
-    return { types: new Set(), anyOf: anyOf.map((each, i) => shapeOf(each, `${at}.anyOf[${i}]`, level + 1, root, chain)) };
+    /** @type {Shape} */
+    const shape = { types: new Set(), anyOf: anyOf.map((each, i) => shapeOf(each, `${at}.anyOf[${i}]`, level + 1, root, chain)) };
+    if (leavesOf(shape).length > MAX_ALTERNATIVES) throw new RangeError(`${at}.anyOf has more than ${MAX_ALTERNATIVES} alternatives`);
+    return shape;
   }
   const { type, properties, required = [], additionalProperties: others, items = true } = schema;
   const given = type === undefined ? TYPES : [type].flat();
@@ -113,8 +120,11 @@ export function shapeOf(schema, at, level = 0, root = { schema, at, known: new M
   if (!('enum' in schema) && !('const' in schema)) return shape;
   if ('enum' in schema && !Array.isArray(schema.enum)) throw new RangeError(`${at}.enum must be a list, got ${shown(schema.enum)}`);
   const values = 'const' in schema ? [schema.const] : schema.enum;
-  const texts = values.filter((/** @type {unknown} */ value) => typesOf(value).some((each) => types.has(each))).map(textOf);
-  if (texts.length === 0) throw new RangeError(`${at}.${'const' in schema ? 'const' : 'enum'} has no value of its type`);
+  const [least, greatest] = shape.range ?? [-Infinity, Infinity];
+  const fits = (/** @type {unknown} */ each) =>
+    typesOf(each).some((type) => types.has(type)) && !(typeof each === 'number' && (each < least || each > greatest));
+  const texts = values.filter(fits).map(textOf);
+  if (texts.length === 0) throw new RangeError(`${at}.${'const' in schema ? 'const' : 'enum'} has no value of its type and bounds`);
   return { ...shape, texts };
 }
 
@@ -126,17 +136,21 @@ function referred(pointer, at, level, root, chain) {
   if (typeof pointer !== 'string' || !/^#(\/|$)/.test(pointer))
     throw new RangeError(`${at} must point into this schema, as #/$defs/name, got ${shown(pointer)}`);
   if (chain.includes(pointer)) throw new RangeError(`${at} points to itself`);
-  const known = root.known.get(pointer);
-  if (known) return known;
   /** @type {any} */
   let schema = root.schema;
   const keys = pointer.split('/').slice(1);
   for (const key of keys.map((each) => decoded(each).replaceAll('~1', '/').replaceAll('~0', '~')))
     schema = typeof schema === 'object' && schema !== null && Object.hasOwn(schema, key) ? schema[key] : undefined;
   if (schema === undefined) throw new RangeError(`${at} points to nothing, got ${shown(pointer)}`);
+  const where = [root.at, ...keys].join('.');
+  const own = [...chain, pointer];
+  // Another reference: the shape at its end, which may be under way, and not a copy of what it has so far.
+  if (isObject(schema) && '$ref' in schema) return shapeOf(schema, where, level + 1, root, own);
+  const known = root.known.get(schema);
+  if (known) return known;
   const shape = /** @type {Shape} */ ({});
-  root.known.set(pointer, shape);
-  return Object.assign(shape, shapeOf(schema, [root.at, ...keys].join('.'), level + 1, root, [...chain, pointer]));
+  root.known.set(schema, shape);
+  return Object.assign(shape, shapeOf(schema, where, level + 1, root, own));
 }
 
 /** Without the codes that an address has. @param {string} text */
@@ -179,20 +193,64 @@ const [ESCAPES, SPACES, HEX] = ['"\\/bfnrt', ' \n\r\t', '0123456789abcdefABCDEF'
 const isDigit = (/** @type {number} */ byte) => byte >= ZERO && byte <= NINE;
 const isE = (/** @type {number} */ byte) => (byte | 0x20) === 0x65;
 
+/** What follows [ or { of a value. @typedef {(shape: Shape, then: State) => State} Opening */
+
+let made = 0;
+
 /** What has been written, as far as it matters for what may come. */
 export class State {
   /** By byte. @type {(State | null | undefined)[]} */
   #after = [];
   #step;
+  #id = made++;
+  /** Unions of this state and others, by the ids of all. @type {Map<string, State>} */
+  #unions = new Map();
+  /** Values before this state that have been opened. @type {Map<Opening, WeakMap<Shape, State>>} */
+  #opened = new Map();
+  /** The value that has just been opened, where this is the state after that. `outer`: after its end. @type {{ open: Opening, shape: Shape, outer: State } | undefined} */
+  opened;
+  /** States of which one is true. @type {readonly State[]} */
+  all = [this];
 
   /**
    * @param {(byte: number) => State | null} step the state after a byte; null if it may not come. Codes from 256 are special tokens
-   * @param {{ ends?: boolean, free?: boolean }} [more] `ends`: the text may end here; `free`: so may come what is no text
+   * @param {{ ends?: boolean, free?: boolean, depth?: number }} [more] `ends`: the text may end here; `free`: so may come what is no text;
+   *   `depth`: values that are open
    */
-  constructor(step, { ends = false, free = false } = {}) {
+  constructor(step, { ends = false, free = false, depth = 0 } = {}) {
     this.#step = step;
     this.ends = ends;
     this.free = free;
+    this.depth = depth;
+  }
+
+  /** The state after the opening of a value that this state follows: the same for the same value. @param {Opening} open @param {Shape} shape */
+  after(open, shape) {
+    const known = this.#opened.get(open) ?? new WeakMap();
+    let state = known.get(shape);
+    if (!state) {
+      state = open(shape, this);
+      state.opened = { open, shape, outer: this };
+      // `DONE` outlives every schema.
+      if (this !== DONE) this.#opened.set(open, known.set(shape, state));
+    }
+    return state;
+  }
+
+  /** The union of several states, of which this is one: the same for the same states. @param {readonly State[]} all */
+  union(all) {
+    const key = all.map((state) => state.#id).join();
+    let state = this.#unions.get(key);
+    if (!state) {
+      const step = (/** @type {number} */ byte) => {
+        const next = all.flatMap((each) => each.next(byte) ?? []);
+        return next.length > 0 ? either(next, all.length) : null;
+      };
+      state = new State(step, { ends: all.some((each) => each.ends || each === DONE), depth: Math.max(...all.map(({ depth }) => depth)) });
+      state.all = all;
+      this.#unions.set(key, state);
+    }
+    return state;
   }
 
   /** The state after a byte; null if it may not come. @param {number} byte @returns {State | null} */
@@ -209,17 +267,33 @@ export const DONE = new State(() => null);
 /** The state before a text of a shape, which must have an end: an object, a list or a text. @param {Shape} shape @param {State} [then] */
 export const startOf = (shape, then = DONE) => value(shape, then);
 
-/** The state before one of several texts of whatever begins in these states. @param {readonly State[]} states at least one @returns {State} */
-export function either(states) {
-  const all = [...new Set(states)];
+/**
+ * The state before one of several texts of whatever begins in these states. One value that was opened in several of them is in the union once, before
+ * whatever may follow it: else values in values would double the states at each level.
+ * @param {readonly State[]} states at least one @param {number} [before] of how many alternatives they come: there are no more after them, beyond
+ *   `MAX_ALTERNATIVES`. What the others would allow is not written then
+ * @returns {State}
+ */
+export function either(states, before = Infinity) {
+  const alternatives = new Set(states.flatMap(({ all }) => all));
+  /** @type {Map<Opening, Map<Shape, State[]>>} */
+  const opened = new Map();
+  for (const state of alternatives) {
+    if (!state.opened) continue;
+    const { open, shape } = state.opened;
+    const shapes = opened.get(open) ?? new Map();
+    opened.set(open, shapes.set(shape, [...(shapes.get(shape) ?? []), state]));
+  }
+  for (const [open, shapes] of opened) {
+    for (const [shape, same] of shapes) {
+      if (same.length === 1) continue;
+      for (const state of same) alternatives.delete(state);
+      alternatives.add(either(same.map((state) => /** @type {{ outer: State }} */ (state.opened).outer)).after(open, shape));
+    }
+  }
+  const all = [...alternatives].slice(0, Math.max(before, MAX_ALTERNATIVES));
   if (all.length === 1) return all[0];
-  return new State(
-    (byte) => {
-      const next = all.flatMap((state) => state.next(byte) ?? []);
-      return next.length > 0 ? either(next) : null;
-    },
-    { ends: all.some(({ ends }) => ends) },
-  );
+  return (all.find((state) => state !== DONE) ?? DONE).union(all);
 }
 
 /** Any text, up to a mark in it and then what follows that. @param {string} mark @param {() => State} then @returns {State} */
@@ -236,11 +310,15 @@ export function until(mark, then) {
   return states[0];
 }
 
-/** With white space before it. @param {(byte: number) => State | null} step @param {number} [left] @returns {State} */
-export function spaced(step, left = MAX_SPACES) {
+/**
+ * With white space before it.
+ * @param {(byte: number) => State | null} step @param {{ ends?: boolean, free?: boolean, depth?: number }} [more] as of a `State`
+ * @param {number} [left] @returns {State}
+ */
+export function spaced(step, more = {}, left = MAX_SPACES) {
   /** @type {State | undefined} */
-  let more;
-  return new State((byte) => (!SPACES.has(byte) ? step(byte) : left > 0 ? (more ??= spaced(step, left - 1)) : null));
+  let next;
+  return new State((byte) => (!SPACES.has(byte) ? step(byte) : left > 0 ? (next ??= spaced(step, more, left - 1)) : null), more);
 }
 
 /**
@@ -257,20 +335,32 @@ export function oneOf(choices, at = 0) {
   });
 }
 
+/** The shapes of which one is a shape's value, each once, whatever is in what. @param {Shape} shape */
+function leavesOf(shape) {
+  const found = new Set([shape]);
+  // A set that is gone through has what is added meanwhile, too.
+  for (const each of found) for (const inner of each.anyOf ?? []) found.add(inner);
+  return [...found].filter(({ anyOf }) => !anyOf);
+}
+
 /** @param {Shape} shape @param {State} then @returns {State} */
 function value(shape, then) {
-  const { types, texts, anyOf, range } = shape;
-  if (anyOf) return either(anyOf.map((each) => value(each, then)));
-  const all = (/** @type {string[]} */ words) => oneOf(words.map((text) => ({ text, after: then })));
-  const words = all(texts ?? [...(types.has('boolean') ? ['true', 'false'] : []), ...(types.has('null') ? ['null'] : [])]);
+  const { types, texts, range } = shape;
+  if (shape.anyOf) return either(leavesOf(shape).map((each) => value(each, then)));
   const isNumber = types.has('number') || types.has('integer');
-  const digits = range ? integer(range, then) : number(types.has('number'), then);
+  /** Made where they are needed. @type {{ words?: State, digits?: State }} */
+  const own = {};
+  const words = () => {
+    const all = texts ?? [...(types.has('boolean') ? ['true', 'false'] : []), ...(types.has('null') ? ['null'] : [])];
+    return (own.words ??= oneOf(all.map((text) => ({ text, after: then }))));
+  };
+  const digits = () => (own.digits ??= range ? integer(range, then) : number(types.has('number'), then));
   return spaced((byte) => {
-    if (texts) return words.next(byte);
+    if (texts) return words().next(byte);
     if (byte === QUOTE) return types.has('string') ? string(then) : null;
-    if (byte === OPEN) return types.has('object') ? object(shape, then) : null;
-    if (byte === OPEN_LIST) return types.has('array') ? list(shape, then) : null;
-    return byte === MINUS || isDigit(byte) ? (isNumber ? digits.next(byte) : null) : words.next(byte);
+    if (byte === OPEN) return types.has('object') ? then.after(object, shape) : null;
+    if (byte === OPEN_LIST) return types.has('array') ? then.after(list, shape) : null;
+    return byte === MINUS || isDigit(byte) ? (isNumber ? digits().next(byte) : null) : words().next(byte);
   });
 }
 
@@ -351,6 +441,7 @@ function integer([least, greatest], then) {
 
 /** What follows [. @param {Shape} shape @param {State} then @returns {State} */
 function list({ items = ANY, minItems = 0, maxItems = Infinity }, then) {
+  const more = { depth: then.depth + 1 };
   // Beyond the counts that matter the states are the same.
   const last = maxItems === Infinity ? minItems : maxItems;
   /** After so many items. @type {State[]} */
@@ -360,24 +451,25 @@ function list({ items = ANY, minItems = 0, maxItems = Infinity }, then) {
     (afters[count] ??= spaced((byte) => {
       if (byte === COMMA) return count < maxItems ? item(count) : null;
       return byte === CLOSE_LIST && count >= minItems ? then : null;
-    }));
+    }, more));
   /** @type {State[]} */
   const begun = [];
   /** @param {number} count @returns {State} */
   const item = (count) => (begun[Math.min(count, last)] ??= value(items, after(Math.min(count + 1, Math.max(last, 1)))));
-  return spaced((byte) => (byte === CLOSE_LIST && minItems === 0 ? then : maxItems > 0 ? item(0).next(byte) : null));
+  return spaced((byte) => (byte === CLOSE_LIST && minItems === 0 ? then : maxItems > 0 ? item(0).next(byte) : null), more);
 }
 
 /** What follows {. @param {Shape} shape @param {State} then @returns {State} */
 function object({ members, others = ANY }, then) {
+  const more = { depth: then.depth + 1 };
   const colon = (/** @type {Shape} */ shape, /** @type {State} */ after) =>
     new State((byte) => (byte === COLON ? value(shape, after) : null));
   if (!members) {
     /** @type {State} */
-    const after = spaced((byte) => (byte === COMMA ? name : byte === CLOSE ? then : null));
+    const after = spaced((byte) => (byte === COMMA ? name : byte === CLOSE ? then : null), more);
     const inside = string(colon(others, after));
     const name = spaced((byte) => (byte === QUOTE ? inside : null));
-    return spaced((byte) => (byte === CLOSE ? then : name.next(byte)));
+    return spaced((byte) => (byte === CLOSE ? then : name.next(byte)), more);
   }
   const lastRequired = members.findLastIndex(({ required }) => required);
   const mayClose = (/** @type {number} */ i) => i > lastRequired;
@@ -385,7 +477,7 @@ function object({ members, others = ANY }, then) {
   const { names, afters } = { names: [], afters: [] };
   /** After the members before the i-th. @param {number} i */
   const after = (i) =>
-    (afters[i] ??= spaced((byte) => (byte === COMMA && i < members.length ? name(i) : byte === CLOSE && mayClose(i) ? then : null)));
+    (afters[i] ??= spaced((byte) => (byte === COMMA && i < members.length ? name(i) : byte === CLOSE && mayClose(i) ? then : null), more));
   /** Before the name of the i-th member or of a later one, up to the next that is required. @param {number} i @returns {State} */
   const name = (i) => {
     if (names[i]) return names[i];
@@ -394,5 +486,5 @@ function object({ members, others = ANY }, then) {
     return (names[i] = spaced((byte) => choice.next(byte)));
   };
   const choices = members.map(({ name, shape }, i) => ({ text: textOf(name), after: colon(shape, after(i + 1)) }));
-  return spaced((byte) => (byte === CLOSE ? (mayClose(0) ? then : null) : members.length > 0 ? name(0).next(byte) : null));
+  return spaced((byte) => (byte === CLOSE ? (mayClose(0) ? then : null) : members.length > 0 ? name(0).next(byte) : null), more);
 }

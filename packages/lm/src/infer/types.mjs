@@ -31,8 +31,8 @@
 
 /**
  * What a text may become. `allowed`: a bit for each id that may come next, the same array for the same ids; `accept`: takes the token that came, and
- * says whether the text is complete, which ends the sequence with `finishReason` 'stop'.
- * @typedef {{ allowed: () => Uint32Array, accept: (token: number) => boolean }} Constraint
+ * says why the text ends with it: it is complete, or nests too deeply; null where it goes on. What either throws ends the sequence.
+ * @typedef {{ allowed: () => Uint32Array, accept: (token: number) => 'stop' | 'length' | null }} Constraint
  */
 
 /** A token that was likely, and the natural logarithm of its probability. @typedef {{ token: number, logprob: number }} Candidate */

@@ -81,7 +81,11 @@ function callsOf({ begin, end, write, key }, tools, { several, free, spell }) {
     })),
   };
   // A list of calls, or one that is the whole answer, ends it.
-  const after = several && (write === 'tagged' || write === 'named') ? new State((byte) => next.next(byte), { ends: true, free }) : DONE;
+  // Models write white space after a call, too, and may end there.
+  const more = { ends: true };
+  const another = (/** @type {number} */ byte) => (free ? next : opening).next(byte);
+  const after =
+    !several || (write !== 'tagged' && write !== 'named') ? DONE : free ? new State(another, { ...more, free }) : spaced(another, more);
   /** What follows the mark. @type {State} */
   let rest;
   if (write === 'tagged') {

@@ -26,6 +26,10 @@ export class ApiError extends Error {
   }
 }
 
+/** What the client is told of an error; of one of the server's own no more than that. @param {unknown} error */
+export const toldOf = (error) =>
+  error instanceof ApiError ? error : new ApiError(500, 'the server failed: see its log', { type: 'server_error' });
+
 /** @param {string} param @param {string} message @param {string} [code] */
 export const wrong = (param, message, code) => new ApiError(400, message, { param, code });
 

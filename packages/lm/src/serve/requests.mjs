@@ -185,15 +185,19 @@ function messagesOf(messages) {
   });
 }
 
-/** @param {unknown} content @param {string} at @returns {string} */
-function contentOf(content, at) {
+/**
+ * The text of a content of parts. @param {unknown} content @param {string} at
+ * @param {readonly string[]} [types] of parts with a text, the usual one first @returns {string}
+ */
+export function contentOf(content, at, types = ['text']) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw wrong(at, `${at} must be a text or a list of parts, got ${shown(content)}`);
   return content
     .map((part, i) => {
-      if (part?.type === 'text' && typeof part.text === 'string') return part.text;
-      if (part?.type === 'refusal' && typeof part.refusal === 'string') return part.refusal;
-      throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: 'text', text }, got ${shown(part?.type ?? part)}`);
+      const { type, text, refusal } = isObject(part) ? part : {};
+      if (types.includes(/** @type {string} */ (type)) && typeof text === 'string') return text;
+      if (type === 'refusal' && typeof refusal === 'string') return refusal;
+      throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: '${types[0]}', text }, got ${shown(type ?? part)}`);
     })
     .join('');
 }

@@ -4,13 +4,16 @@ import { randomBytes } from 'node:crypto';
 
 import { shown } from '../options.mjs';
 import { begin, reasonOf, run, sendJson } from './answers.mjs';
-import { ApiError, isObject, read, wrong } from './fields.mjs';
-import { chatRequest } from './requests.mjs';
+import { ApiError, isObject, read, toldOf, wrong } from './fields.mjs';
+import { chatRequest, contentOf } from './requests.mjs';
+import { earlierCalls } from './tools.mjs';
 
 /** @typedef {import('./answers.mjs').Service} Service */
 /** @typedef {import('./answers.mjs').Exchange} Exchange */
 /** @typedef {import('./fields.mjs').Body} Body */
 
+/** Of these the reason is that nothing is stored. */
+const STORED = ['store', 'previous_response_id', 'conversation', 'prompt', 'background'];
 /** What needs storage, or tools of OpenAI's. @type {Record<string, (value: unknown) => boolean>} */
 const REFUSED = {
   store: (value) => value !== false,
@@ -28,35 +31,42 @@ const SAME = (
   'repeat_last_n ignore_eos chat_template_kwargs'
 ).split(' ');
 
-/** Names of a chat's parameters in messages, and what they are in a response. @type {[RegExp, string][]} */
+/** Names of a chat's parameters in messages, and what they are in a response. @type {[string | RegExp, string][]} */
 const NAMES = [
   [/\bmax_completion_tokens\b/g, 'max_output_tokens'],
   [/\bresponse_format(\.json_schema)?\b/g, 'text.format'],
   [/\b(tools\[\d+\])\.function\b/g, '$1'],
   [/\btool_choice\.function\b/g, 'tool_choice'],
   [/\btool_choice\.allowed_tools\.tools\[(\d+)\]\.function\b/g, 'tool_choice.tools[$1]'],
+  [/{ type: 'function', function: { name } }/g, "{ type: 'function', name }"],
+  ["{ type: 'allowed_tools', allowed_tools: { mode, tools } }", "{ type: 'allowed_tools', mode, tools }"],
   [/^messages$/g, 'input'],
 ];
 
-/** The text of a content of parts. @param {unknown} content @param {string} at */
-function textOf(content, at) {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) throw wrong(at, `${at} must be a text or a list of parts, got ${shown(content)}`);
-  return content
-    .map((part, i) => {
-      const { type, text, refusal } = isObject(part) ? part : {};
-      if ((type === 'input_text' || type === 'output_text' || type === 'text') && typeof text === 'string') return text;
-      if (type === 'refusal' && typeof refusal === 'string') return refusal;
-      throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: 'input_text', text }, got ${shown(type ?? part)}`);
-    })
-    .join('');
+/**
+ * Does what is a chat's, with errors that name parameters as a response has them.
+ * @template T
+ * @param {[string | RegExp, string][]} names @param {() => T} make @returns {T}
+ */
+function inWordsOf(names, make) {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const renamed = (/** @type {string} */ text) => names.reduce((all, [name, own]) => all.replaceAll(name, own), text);
+    throw wrong(renamed(error.param ?? ''), renamed(error.message), error.code ?? undefined);
+  }
 }
+
+/** Parts of a content that have a text. */
+const PARTS = ['input_text', 'output_text', 'text'];
 
 /** The messages of a chat that an input is. @param {Body} body @returns {Body[]} */
 function messagesOf({ input, instructions }) {
   /** @type {Body[]} */
   const messages = [];
-  if (instructions !== undefined && instructions !== null) messages.push({ role: 'system', content: textOf(instructions, 'instructions') });
+  if (instructions !== undefined && instructions !== null)
+    messages.push({ role: 'system', content: contentOf(instructions, 'instructions', PARTS) });
   const items = typeof input === 'string' ? [{ role: 'user', content: input }] : input;
   if (!Array.isArray(items) || items.length === 0)
     throw wrong('input', `input must be a text or a list of at least one item, got ${shown(input)}`);
@@ -67,14 +77,15 @@ function messagesOf({ input, instructions }) {
     const last = messages.at(-1);
     if (type === 'message') {
       if (typeof role !== 'string') throw wrong(`${at}.role`, `${at}.role must be a text, got ${shown(role)}`);
-      messages.push({ role, content: textOf(content, `${at}.content`) });
+      messages.push({ role, content: contentOf(content, `${at}.content`, PARTS) });
     } else if (type === 'function_call') {
       const call = { id, type: 'function', function: { name, arguments: given } };
+      inWordsOf([[`${at}[0].function`, at]], () => earlierCalls([call], at));
       // Calls that follow one another, or a text, are one answer.
       if (last?.role === 'assistant') last.tool_calls = [.../** @type {Body[]} */ (last.tool_calls ?? []), call];
       else messages.push({ role: 'assistant', content: '', tool_calls: [call] });
     } else if (type === 'function_call_output') {
-      messages.push({ role: 'tool', tool_call_id: id, content: textOf(output, `${at}.output`) });
+      messages.push({ role: 'tool', tool_call_id: id, content: contentOf(output, `${at}.output`, PARTS) });
     } else if (type === 'item_reference') {
       throw wrong(at, `${at} refers to what is stored, and nothing is: send the item itself (clients do with store: false)`);
     } else if (type !== 'reasoning') {
@@ -88,7 +99,11 @@ function messagesOf({ input, instructions }) {
 function chatOf(body) {
   for (const [name, isRefused] of Object.entries(REFUSED))
     if ((body[name] ?? undefined) !== undefined && isRefused(body[name]))
-      throw wrong(name, `${name} is not supported, got ${shown(body[name])}: nothing is stored`, 'unsupported_parameter');
+      throw wrong(
+        name,
+        `${name} is not supported, got ${shown(body[name])}${STORED.includes(name) ? ': nothing is stored' : ''}`,
+        'unsupported_parameter',
+      );
   const tools = read(body, 'tools', Array.isArray, 'a list of tools')?.map((tool, i) => {
     const { type, name, description, parameters, strict } = isObject(tool) ? tool : {};
     if (type !== 'function')
@@ -116,13 +131,7 @@ function chatOf(body) {
 /** A chat's request, with errors in the words of this one. @param {Body} body @param {Service} service */
 function requestOf(body, { model, places }) {
   const chat = chatOf(body);
-  try {
-    return chatRequest(chat, model, places);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const renamed = (/** @type {string} */ text) => NAMES.reduce((all, [name, own]) => all.replace(name, own), text);
-    throw wrong(renamed(error.param ?? ''), renamed(error.message), error.code ?? undefined);
-  }
+  return inWordsOf(NAMES, () => chatRequest(chat, model, places));
 }
 
 const newId = (/** @type {string} */ kind) => `${kind}_${randomBytes(12).toString('hex')}`;
@@ -218,7 +227,7 @@ export async function answerResponse(service, exchange) {
     usage: null,
   });
   let whole = true;
-  await run(service, exchange, 'input', request, (finders) => ({
+  const answered = run(service, exchange, 'input', request, (finders) => ({
     push(index, part) {
       if (request.stream && number === 0)
         for (const type of ['created', 'in_progress']) emit(`response.${type}`, { response: state('in_progress') });
@@ -242,4 +251,14 @@ export async function answerResponse(service, exchange) {
       response.end();
     },
   }));
+  await answered.catch((error) => {
+    // Events have begun: the error is one of them, too.
+    if (number > 0 && !response.destroyed) {
+      const { message, code, param } = toldOf(error);
+      emit('error', { code, message, param });
+      emit('response.failed', { response: { ...state('failed'), error: { code: 'server_error', message } } });
+      response.end();
+    }
+    throw error;
+  });
 }

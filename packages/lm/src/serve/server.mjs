@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 
 import { checkNames } from '../infer/options.mjs';
 import { answerChat, answerCompletion, answerEmbeddings, sendJson } from './answers.mjs';
-import { ApiError } from './fields.mjs';
+import { ApiError, toldOf } from './fields.mjs';
 import { answerResponse } from './responses.mjs';
 
 /** @typedef {import('node:http').IncomingMessage} IncomingMessage */
@@ -245,9 +245,9 @@ async function readBody(request) {
 /** Answers with an error. @param {IncomingMessage} request @param {ServerResponse} response @param {unknown} error @param {(line: string) => void} log */
 function refuse(request, response, error, log) {
   const { destroyed } = response;
-  const known = error instanceof ApiError ? error : new ApiError(500, 'the server failed: see its log', { type: 'server_error' });
+  const known = toldOf(error);
   if (error !== known && !destroyed) log(`${printable(request.url)}: ${/** @type {Error} */ (error)?.stack ?? error}`);
-  if (destroyed) return;
+  if (destroyed || response.writableEnded) return;
   if (response.headersSent) {
     response.end(`data: ${JSON.stringify(known)}\n\n`);
     return;

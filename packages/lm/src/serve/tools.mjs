@@ -65,7 +65,7 @@ export function toolsOf(body, model) {
   const tools = read(body, 'tools', Array.isArray, 'a list of tools') ?? [];
   for (const [i, tool] of tools.entries()) checkTool(tool, `tools[${i}]`);
   const all = tools.map((tool, i) => ({ tool, at: `tools[${i}]` }));
-  const { mode, names } = choiceOf(body.tool_choice ?? 'auto', all);
+  const { mode, names, once = false } = choiceOf(body.tool_choice ?? 'auto', all);
   const several = flag(body, 'parallel_tool_calls', true);
   if (tools.length === 0 || mode === 'none') return undefined;
   const { chatTemplates } = model.tokenizer;
@@ -77,8 +77,7 @@ export function toolsOf(body, model) {
     list: all.filter(({ tool }) => names?.includes(tool.function.name) ?? true),
     form,
     required: mode === 'required',
-    // One function that is named is called once.
-    several: several && names?.length !== 1,
+    several: several && !once,
     marks: form.marks.flatMap((mark) => model.tokenizer.idOf(mark) ?? []),
     finder: () => new CallFinder(form, several),
   };
@@ -86,7 +85,7 @@ export function toolsOf(body, model) {
 
 /**
  * What `tool_choice` says: whether there must be a call, and of which tools where not of any.
- * @param {unknown} choice @param {Tools['list']} all @returns {{ mode: string, names?: string[] }}
+ * @param {unknown} choice @param {Tools['list']} all @returns {{ mode: string, names?: string[], once?: boolean }} `once`: one function that is named
  */
 function choiceOf(choice, all) {
   const known = all.map(({ tool }) => tool.function.name);
@@ -101,12 +100,13 @@ function choiceOf(choice, all) {
     return { mode: choice };
   }
   const { type, function: named, allowed_tools: allowed } = isObject(choice) ? choice : {};
-  if (type === 'function' && isObject(named)) return { mode: 'required', names: [check(named.name, '.function.name')] };
+  if (type === 'function' && isObject(named)) return { mode: 'required', names: [check(named.name, '.function.name')], once: true };
   if (
     type === 'allowed_tools' &&
     isObject(allowed) &&
     (allowed.mode === 'auto' || allowed.mode === 'required') &&
-    Array.isArray(allowed.tools)
+    Array.isArray(allowed.tools) &&
+    allowed.tools.length > 0
   )
     return {
       mode: allowed.mode,
@@ -162,10 +162,11 @@ const newId = () => Array.from({ length: 9 }, () => CHARACTERS[randomInt(CHARACT
 
 /** The calls that a text has between its marks; undefined where it is something else. @param {string} text @returns {ToolCall[] | undefined} */
 function callsOf(text) {
-  const [, named, json] = /^\s*([\w.-]+)(?:\[ARGS\])?\s*(\{[^]*)$/.exec(text) ?? [];
+  // Before [ARGS] a name may be any text.
+  const [, marked, plain, json] = /^\s*(?:([^{]+?)\[ARGS\]|([\w.-]+))\s*(\{[^]*)$/.exec(text) ?? [];
   let value;
   try {
-    value = named === undefined ? JSON.parse(text) : { name: named, arguments: JSON.parse(json) };
+    value = json === undefined ? JSON.parse(text) : { name: marked ?? plain, arguments: JSON.parse(json) };
   } catch {
     return undefined;
   }
