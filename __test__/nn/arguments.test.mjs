@@ -28,6 +28,7 @@ import {
   tensor,
   zeros,
 } from '../../nn/index.mjs';
+import { flatten } from '../../nn/core/host.mjs';
 import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { collectGarbage, initDevice, values } from './setup.mjs';
@@ -386,6 +387,11 @@ test('tensor takes arrays of typed rows, of the type of these if it is one', asy
   assert.deepEqual(await of([Int32Array.of(1, 2), [3, 4.5]]), ['f32', [2, 2], [1, 2, 3, 4.5]], 'of two types');
   assert.deepEqual(await of([Int32Array.of(1), Float64Array.of(2.5)]), ['f32', [2, 1], [1, 2.5]], 'of two types');
   assert.deepEqual(await of([new Int32Array(0), new Int32Array(0)]), ['i32', [2, 0], []]);
+  assert.deepEqual(await of([Buffer.from([1, 255]), Uint8Array.of(3, 4)], { dtype: 'u8' }), ['u8', [2, 2], [1, 255, 3, 4]]);
+  assert.deepEqual(await of([Uint32Array.of(2 ** 32 - 1)]), ['u32', [1, 1], [2 ** 32 - 1]]);
+  assert.deepEqual(await of([Int32Array.of(7), BigInt64Array.of(2n ** 60n)]), ['i64', [2, 1], [7n, 2n ** 60n]]);
+  for (const row of [Float32Array.of(1), Int32Array.of(1), BigInt64Array.of(1n)])
+    assert.equal(flatten('tensor', [row, row]).values.constructor, row.constructor, 'no list of numbers, which is slow');
   const any = (/** @type {any} */ v) => v;
   assert.throws(() => tensor([Float32Array.of(1, 2), Float32Array.of(3)]), /nested arrays have unequal lengths: 1 and 2 in dimension 1/);
   assert.throws(() => tensor([Float32Array.of(1), 2]), /nested arrays have unequal depths: 2 in dimension 1/);
