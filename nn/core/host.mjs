@@ -101,9 +101,11 @@ export function flatten(op, data) {
   const isLong = long || types.has('i64');
   const isOne = types.size === 1 && !plain;
   const isTogether = types.size > 0 && !plain && (isOne || !isLong);
+  /** @param {number | bigint | Numbers} part */
+  const numbersOf = (part) => (isTyped(part) ? Array.from(/** @type {ArrayLike<number | bigint>} */ (part)) : [part]);
   const values = isTogether
     ? joined(/** @type {Numbers[]} */ (parts), types)
-    : /** @type {(number | bigint)[]} */ (types.size === 0 ? parts : parts.flatMap((part) => (isTyped(part) ? Array.from(part) : [part])));
+    : /** @type {(number | bigint)[]} */ (types.size === 0 ? parts : parts.flatMap(numbersOf));
   return { values, shape, dtype: isOne ? typed : isLong ? 'i64' : booleans && plain && types.size === 0 ? 'bool' : 'f32' };
 }
 
