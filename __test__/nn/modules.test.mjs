@@ -680,7 +680,7 @@ test('recurrent layers of one layer take and give states [1, batch, hidden], as 
 
 test('p of 1 drops all, infinities too: zeros, and gradients of 0, of each kind of dropout and type', async () => {
   const make = (/** @type {number} */ ndim) =>
-    F.cat([randn([1, 2, 2, 2, 2]), F.full([1, 2, 2, 2, 2], -Infinity)]).reshape([2, 2, 4, 2, 2].slice(0, ndim - 1).concat(-1));
+    F.cat([randn([1, 2, 2, 2, 2]), F.full([1, 2, 2, 2, 2], -Infinity)]).reshape(...[2, 2, 4, 2, 2].slice(0, ndim - 1), -1);
   for (const [Kind, ndim] of /** @type {[any, number][]} */ ([
     ...[nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.Dropout1d].map((kind) => [kind, 3]),
     [nn.Dropout2d, 4],
