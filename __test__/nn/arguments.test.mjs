@@ -28,6 +28,7 @@ import {
   tensor,
   zeros,
 } from '../../nn/index.mjs';
+import { flatten } from '../../nn/core/host.mjs';
 import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { collectGarbage, initDevice, values } from './setup.mjs';
@@ -74,8 +75,8 @@ test('options and arguments that a call does not have are errors that name them'
     [() => F.expand(x, any(3)), /expand: the shape must be an array of sizes, got 3/],
     [() => x.slice(0, any('0')), /slice: start and end must be integers, got 0 and Infinity/],
     [() => x.at(any(null)), /at: index null is out of range for/],
-    [() => F.dropout(x, any(null)), /dropout: p must be in \[0, 1\), got null/],
-    [() => new nn.Dropout(any([])), /Dropout: p must be in \[0, 1\)/],
+    [() => F.dropout(x, any(null)), /dropout: p must be in \[0, 1\], got null/],
+    [() => new nn.Dropout(any([])), /Dropout: p must be in \[0, 1\]/],
     [() => F.rmsNorm(x, ones([2]), any({ eps: 1 })), /rmsNorm: eps must be a number of at least 0, got \{ eps: 1 \}/],
     [() => new nn.LayerNorm(2, { eps: -1 }).forward(x), /layerNorm: eps must be a number of at least 0, got -1/],
     [() => F.glu(x, any('swish')), /glu: activation must be one of identity, relu, silu/],
@@ -386,6 +387,11 @@ test('tensor takes arrays of typed rows, of the type of these if it is one', asy
   assert.deepEqual(await of([Int32Array.of(1, 2), [3, 4.5]]), ['f32', [2, 2], [1, 2, 3, 4.5]], 'of two types');
   assert.deepEqual(await of([Int32Array.of(1), Float64Array.of(2.5)]), ['f32', [2, 1], [1, 2.5]], 'of two types');
   assert.deepEqual(await of([new Int32Array(0), new Int32Array(0)]), ['i32', [2, 0], []]);
+  assert.deepEqual(await of([Buffer.from([1, 255]), Uint8Array.of(3, 4)], { dtype: 'u8' }), ['u8', [2, 2], [1, 255, 3, 4]]);
+  assert.deepEqual(await of([Uint32Array.of(2 ** 32 - 1)]), ['u32', [1, 1], [2 ** 32 - 1]]);
+  assert.deepEqual(await of([Int32Array.of(7), BigInt64Array.of(2n ** 60n)]), ['i64', [2, 1], [7n, 2n ** 60n]]);
+  for (const row of [Float32Array.of(1), Int32Array.of(1), BigInt64Array.of(1n)])
+    assert.equal(flatten('tensor', [row, row]).values.constructor, row.constructor, 'no list of numbers, which is slow');
   const any = (/** @type {any} */ v) => v;
   assert.throws(() => tensor([Float32Array.of(1, 2), Float32Array.of(3)]), /nested arrays have unequal lengths: 1 and 2 in dimension 1/);
   assert.throws(() => tensor([Float32Array.of(1), 2]), /nested arrays have unequal depths: 2 in dimension 1/);

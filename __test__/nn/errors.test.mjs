@@ -153,8 +153,8 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => zeros(any(x)), /^zeros: the shape must be an array of sizes, got Tensor\(\[2, 3\], f32\)/],
     [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 0, got \[2, Tensor\(\[2, 3\], f32\)\]/],
     [() => zeros([any(Symbol('a')), any(Object.create(null))]), /got \[Symbol\(a\), \{\}\]/],
-    [() => F.dropout(x, any(nn.Linear)), /^dropout: p must be in \[0, 1\), got class Linear \(/],
-    [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p must be in \[0, 1\), got a Linear \(/],
+    [() => F.dropout(x, any(nn.Linear)), /^dropout: p must be in \[0, 1\], got class Linear \(/],
+    [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p must be in \[0, 1\], got a Linear \(/],
     [() => x.sum(0, any({ keepdim: false })), /^sum: keepdim must be true or false, got \{ keepdim: false \}/],
     [() => tensor([1, 2, 3, 4], any([2, 2])), /^tensor: expected options .*, got an array: a shape is \{ shape: \[2, 2\] \}/],
     [

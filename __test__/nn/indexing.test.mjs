@@ -356,6 +356,10 @@ test('at with index tensors is x[i, j] of PyTorch: they broadcast, numbers stand
     ],
   );
   assert.throws(() => w.at(tensor([true, false])), /at: how many elements a mask chooses is not known: use await x\.maskedSelect\(mask\)/);
+  assert.throws(
+    () => w.at(/** @type {any} */ ([0, 1])),
+    /at: an index is a number or a tensor, got \[ 0, 1 \]: use tensor\(…, \{ dtype: 'i32' \}\)/,
+  );
   assert.throws(() => w.at(tensor([1, 2])), /at: the index must be i32 or u32, got f32/);
   assert.throws(() => w.at(ids([0, 1]), ids([0, 1, 2])), /at: \[2\] and \[3\] do not broadcast/);
   assert.throws(() => w.at(2, ids([0])), /at: index 2 is out of range for \[2, 3\]/);

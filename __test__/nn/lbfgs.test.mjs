@@ -161,3 +161,30 @@ test('errors of LBFGS', async () => {
   );
   assert.throws(() => new optim.LBFGS(/** @type {any} */ (new nn.Linear(1, 1))), /LBFGS: expected parameters, got a module/);
 });
+
+test('a closure may be a compiled function that calls backward; the parameters are free afterwards', async () => {
+  const run = async (/** @type {boolean} */ isCompiled) => {
+    const params = make();
+    const opt = new optim.LBFGS(params, { lineSearchFn: 'strong_wolfe', maxIter: 3 });
+    const closure = () => {
+      const loss = bowl(params);
+      loss.backward();
+      return loss;
+    };
+    const losses = [];
+    const own = isCompiled ? compile(closure) : closure;
+    for (let call = 0; call < 3; call++) losses.push(await opt.step(own));
+    if (isCompiled) assert.equal(/** @type {any} */ (own).explain().length, 1, 'traced once');
+    opt.dispose();
+    const adam = new optim.Adam(params, { lr: 0.1 });
+    const before = await flat(params);
+    bowl(params).backward();
+    adam.step();
+    assert.notDeepEqual(await flat(params), before);
+    adam.dispose();
+    return losses;
+  };
+  const [eager, compiled] = [await run(false), await run(true)];
+  assert.ok(eager[2] < eager[0] / 4, `${eager}`);
+  assertClose(compiled, Float64Array.from(eager), 1e-4, 'the losses');
+});

@@ -17,6 +17,7 @@ import {
   randn,
   scope,
   tensor,
+  zeros,
 } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
@@ -620,6 +621,7 @@ test('padSequence: the example of PyTorch’s documentation, of numbers, with gr
   assert.deepEqual(await Promise.all(grad(nn.utils.padSequence(rows).mul(weights).sum(), rows).map(values)), [[1, 10], [100]]);
   const any = (/** @type {any} */ v) => v;
   assert.throws(() => nn.utils.padSequence(any(ids[0])), /padSequence: expected an array of tensors, got Tensor/);
+  assert.deepEqual(await values(nn.utils.padSequence([ones([1]), ones([2])], { paddingValue: -Infinity })), [1, -Infinity, 1, 1]);
   assert.throws(() => nn.utils.padSequence([]), /padSequence: expected at least one sequence/);
   assert.throws(
     () => nn.utils.padSequence([ones([2, 3]), ones([1, 4])]),
@@ -674,4 +676,39 @@ test('recurrent layers of one layer take and give states [1, batch, hidden], as 
   assert.throws(() => layer.forward(x, /** @type {any} */ (h)), /LSTM: the state must be two tensors/);
   assert.throws(() => new nn.GRUCell(3, 5).forward(randn([2, 3]), h), /GRUCell: expected a state \[2, 5\], got \[1, 2, 5\]/);
   assert.deepEqual(new nn.GRU(3, 5, { bidirectional: true }).forward(x, randn([2, 2, 5]))[1].shape, [2, 2, 5]);
+});
+
+test('p of 1 drops all, infinities too: zeros, and gradients of 0, of each kind of dropout and type', async () => {
+  const make = (/** @type {number} */ ndim) =>
+    F.cat([randn([1, 2, 2, 2, 2]), F.full([1, 2, 2, 2, 2], -Infinity)]).reshape(...[2, 2, 4, 2, 2].slice(0, ndim - 1), -1);
+  for (const [Kind, ndim] of /** @type {[any, number][]} */ ([
+    ...[nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.Dropout1d].map((kind) => [kind, 3]),
+    [nn.Dropout2d, 4],
+    [nn.Dropout3d, 5],
+  ])) {
+    for (const dtype of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+      const x = make(ndim).to(dtype).requiresGrad_();
+      const y = new Kind(1).forward(x);
+      assert.deepEqual([y.shape, y.dtype], [x.shape, dtype]);
+      const both = [y, grad(y.to('f32').sum(), [x])[0]];
+      for (const z of both)
+        assert.ok(
+          (await values(z)).every((/** @type {number} */ v) => v === 0),
+          `${Kind.name} ${dtype}`,
+        );
+      assert.deepEqual(await values(new Kind(1).eval().forward(x)), await values(x));
+    }
+  }
+  assert.throws(() => F.dropout(tensor([1], { dtype: 'i32' }), 1), /dropout/);
+});
+
+test('states of a wrong size are named as they were given', () => {
+  const x = randn([2, 3, 4]);
+  for (const Kind of [nn.GRU, nn.RNN]) {
+    const layer = new Kind(4, 5);
+    assert.throws(() => layer.forward(x, zeros([1, 2, 6])), /expected a state \[2, 5\], got \[1, 2, 6\]/);
+    assert.throws(() => layer.forward(x, zeros([1, 3, 5])), /expected a state \[2, 5\], got \[1, 3, 5\]/);
+    assert.deepEqual(new Kind(4, 5, { batchFirst: false }).forward(x, zeros([1, 3, 5]))[1].shape, [1, 3, 5]);
+  }
+  assert.throws(() => new nn.LSTM(4, 5).forward(x, [zeros([1, 2, 6]), zeros([1, 2, 5])]), /expected a state \[2, 5\], got \[1, 2, 6\]/);
 });

@@ -545,6 +545,89 @@ test('ReduceLROnPlateau: the rates of PyTorch 2.15, of all groups, in a compiled
   opt.dispose();
 });
 
+test('ReduceLROnPlateau of a run that is resumed lowers the rate that it had, from JSON too', async () => {
+  const make = () => {
+    const p = new nn.Parameter(tensor([0]));
+    const opt = new optim.SGD([p], { lr: 1 });
+    return { p, opt, plateau: new optim.ReduceLROnPlateau(opt, { patience: 0 }) };
+  };
+  const first = make();
+  for (let i = 0; i < 3; i++) first.plateau.step(1);
+  assertClose([first.opt.lr], [0.01], 1e-9, 'after two bad steps');
+  const [saved, state] = [first.opt.stateDict(), JSON.parse(JSON.stringify(first.plateau.stateDict()))];
+  // In either order.
+  for (const isLast of [true, false]) {
+    const { p, opt, plateau } = make();
+    if (isLast) opt.loadStateDict(saved);
+    plateau.loadStateDict(state);
+    if (!isLast) opt.loadStateDict(saved);
+    const next = async () => {
+      const before = await p.item();
+      p.sum().backward();
+      opt.step();
+      return before - (await p.item());
+    };
+    assertClose([opt.lr, await next()], [0.01, 0.01], 1e-6, 'resumed');
+    assert.equal(plateau.step(1), true);
+    assertClose([opt.lr, await next()], [0.001, 0.001], 1e-6, 'and lowered');
+    opt.dispose();
+  }
+  const { opt, plateau } = make();
+  plateau.loadStateDict(JSON.parse(JSON.stringify(plateau.stateDict())));
+  assert.equal(plateau.best, Infinity, 'before the first metric');
+  const any = (/** @type {any} */ v) => v;
+  for (const wrong of [undefined, null, 3, { best: 1 }, { ...state, best: 'x' }])
+    assert.throws(() => plateau.loadStateDict(any(wrong)), /^ArgumentError: ReduceLROnPlateau\.loadStateDict: expected what stateDict\(\)/);
+  assert.throws(() => plateau.loadStateDict({ ...state, rates: [1, 2] }), /expected the rates of 1 groups, got 2/);
+  assert.throws(() => plateau.loadStateDict({ ...state, rates: [-1] }), /a rate must be a number of at least 0, got -1/);
+  opt.dispose();
+});
+
+test('groups of Adam and AdamW have betas and eps of their own, as optimizers made for each; compiled, resumed', async () => {
+  /** @type {{ betas?: [number, number], eps?: number }[]} */
+  const options = [{}, { betas: [0.5, 0.7] }, { eps: 0.1 }];
+  for (const Kind of [optim.Adam, optim.AdamW]) {
+    for (const amsgrad of [false, true]) {
+      const make = () => options.map(() => new nn.Parameter(tensor([1, -2])));
+      const run = (/** @type {any[]} */ params, /** @type {any[]} */ optimizers) =>
+        compile(() => {
+          for (const p of params) p.square().sum().backward();
+          for (const each of optimizers) each.step();
+        });
+      const [together, apart] = [make(), make()];
+      const group = () =>
+        new Kind(
+          together.map((p, i) => ({ params: [p], ...options[i] })),
+          { lr: 0.1, amsgrad },
+        );
+      let opt = group();
+      const own = apart.map((p, i) => new Kind([p], { lr: 0.1, amsgrad, ...options[i] }));
+      let step = run(together, [opt]);
+      const each = run(apart, own);
+      for (let i = 0; i < 4; i++) {
+        step();
+        each();
+        if (i !== 1) continue;
+        const state = Object.fromEntries(Object.entries(opt.stateDict()).map(([name, x]) => [name, x.clone()]));
+        opt.dispose();
+        opt = group();
+        opt.loadStateDict(state);
+        step = run(together, [opt]);
+      }
+      const got = await Promise.all(together.map(values));
+      assert.deepEqual(got, await Promise.all(apart.map(values)));
+      assert.notDeepEqual(got[0], got[1]);
+      assert.notDeepEqual(got[0], got[2]);
+      for (const each of [opt, ...own]) each.dispose();
+    }
+  }
+  const params = [new nn.Parameter(tensor([1]))];
+  const any = (/** @type {any} */ v) => v;
+  assert.throws(() => new optim.Adam([{ params, betas: [1, 0.9] }]), /Adam: beta1 must be in \[0, 1\), got 1/);
+  assert.throws(() => new optim.AdamW([{ params, eps: -1 }]), /AdamW: eps must be a number of at least 0, got -1/);
+  assert.throws(() => new optim.SGD([any({ params, betas: [0.9, 0.9] })]), /SGD: unknown option betas/);
+});
+
 test('a schedule of a group, and the rate that is set, are used by any optimizer', async () => {
   const parameters = [0, 1].map(() => new nn.Parameter(tensor([0])));
   const opt = new optim.Adagrad([

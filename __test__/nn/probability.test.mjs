@@ -64,6 +64,31 @@ test('Bernoulli: certain ones too', async () => {
   await near(klDivergence(e, b), [0.013772, INF, 0]);
 });
 
+test('what is nearly certain keeps its digits, and infinite log odds and masked classes have gradients', async () => {
+  const exact = async (/** @type {Tensor} */ x, /** @type {number[]} */ expected) => {
+    const got = await values(x);
+    for (const [i, v] of expected.entries()) assert.ok(Math.abs(got[i] - v) <= 2e-5 * Math.abs(v), `${got} instead of ${expected}`);
+  };
+  const b = new Bernoulli({ logits: tensor([10, 20, -20, -10]) });
+  const [p10, p20] = [Math.log1p(Math.exp(-10)), Math.log1p(Math.exp(-20))];
+  await exact(b.logProb(tensor([1, 1, 0, 0])), [-p10, -p20, -p20, -p10]);
+  await exact(b.logProb(tensor([true, true, false, false])), [-p10, -p20, -p20, -p10]);
+  const entropyOf = (/** @type {number} */ l) => Math.log1p(Math.exp(-l)) + l / (1 + Math.exp(l));
+  await exact(b.entropy(), [10, 20, 20, 10].map(entropyOf));
+  const logits = tensor([INF, -INF, 0]).requiresGrad_();
+  const certain = new Bernoulli({ logits });
+  await near(certain.logProb(tensor([1, 0, 1])), [0, 0, -Math.LN2]);
+  await near(certain.entropy(), [0, 0, Math.LN2]);
+  await near(grad(certain.entropy().sum(), [logits])[0], [0, 0, 0]);
+  await near(grad(klDivergence(certain, new Bernoulli({ logits: tensor([1, 1, 1]) })).sum(), [logits])[0], [0, 0, -0.25]);
+  const masked = tensor([0, 1, -INF]).requiresGrad_();
+  const kl = klDivergence(new Categorical({ logits: masked }), new Categorical({ logits: tensor([0, 0, -INF]) }));
+  await near(kl, [0.110944]);
+  await near(grad(kl, [masked])[0], [-0.196612, 0.196612, 0]);
+  await near(new Uniform(0, 1).logProb(tensor([NaN, 0.5, 1, -1])), [-INF, 0, -INF, -INF]);
+  assert.deepEqual(new Categorical({ logits: zeros([2, 3]) }).sample([0, 4]).shape, [0, 4, 2]);
+});
+
 test('Normal, Uniform, Independent', async () => {
   const n = new Normal(tensor([0, 1]), tensor([1, 2]));
   const o = new Normal(0.5, tensor([0.7, 3]));
@@ -168,6 +193,11 @@ test('wrong arguments', () => {
     [() => new Categorical({ probs: zeros([3]) }).rsample(), /^Categorical\.rsample: what is drawn is not a smooth function/],
     [() => new Categorical({ probs: zeros([3]) }).logProb(tensor([1])), /^Categorical\.logProb: the index must be i32 or u32, got f32/],
     [() => new Categorical({ probs: zeros([2, 3]) }).logProb(ids([0, 1, 2])), /^Categorical\.logProb: \[3\] and \[2\] do not broadcast/],
+    [() => new Categorical({ probs: zeros([2, 3]) }).logProb(3), /^Categorical\.logProb: the class must be an integer from 0 to 2, got 3/],
+    [
+      () => new Categorical({ probs: zeros([2, 3]) }).logProb(0.5),
+      /^Categorical\.logProb: the class must be an integer from 0 to 2, got 0\.5/,
+    ],
     [() => new Independent(n, 1), /^Independent: count must be an integer from 0 to 0, got 1/],
     [() => new Independent(/** @type {any} */ (1), 1), /^Independent: expected a distribution, got 1/],
     [() => klDivergence(n, new Uniform(0, 1)), /^klDivergence: knows no formula for Normal and Uniform/],

@@ -239,6 +239,34 @@ test('a compiled function notices dropout, momentum, stride and padding that wer
   const before = step.explain().length;
   step(x);
   assert.equal(step.explain().length, before, 'and is not traced again without a change');
-  assert.throws(() => void (dropout.p = 1), /Dropout: p must be in \[0, 1\), got 1/);
+  dropout.p = 1;
+  assert.deepEqual([...new Set(await values(step(x)))], [0]);
+  assert.throws(() => void (dropout.p = 2), /Dropout: p must be in \[0, 1\], got 2/);
   assert.throws(() => void (norm.momentum = -1), /BatchNorm2d: momentum must be a number of at least 0, got -1/);
+});
+
+test('and what layers have that drop within, and a padding that a forward of its own reads', async () => {
+  const x = randn([2, 3, 4]);
+  for (const [layer, call] of /** @type {[any, (layer: any, v: any) => any][]} */ ([
+    [new nn.GRU(4, 4, { numLayers: 2, dropout: 0.9 }), (l, v) => l.forward(v)[0]],
+    [new nn.MultiheadAttention(4, 2, { dropout: 0.9 }), (l, v) => l.forward(v, v, v)[0]],
+  ])) {
+    const step = compile((/** @type {any} */ v) => call(layer, v));
+    step(x);
+    layer.dropout = 0;
+    assert.ok(await F.allclose(step(x), call(layer, x), { rtol: 1e-5, atol: 1e-5 }), layer.constructor.name);
+  }
+  class Standardized extends nn.Conv2d {
+    /** @param {any} v */
+    forward(v) {
+      return F.conv2d(v, F.mul(this.weight, 2), this.bias, { padding: this.padding, groups: this.groups });
+    }
+  }
+  const conv = new Standardized(2, 2, 3, { groups: 2 });
+  const step = compile((/** @type {any} */ v) => conv.forward(v));
+  const images = randn([1, 2, 5, 5]);
+  assert.deepEqual(step(images).shape, [1, 2, 3, 3]);
+  conv.padding = 1;
+  assert.deepEqual(step(images).shape, [1, 2, 5, 5]);
+  assert.throws(() => void Object.assign(conv, { groups: 1 }), TypeError, 'the weight has the groups');
 });

@@ -234,7 +234,7 @@ test('dropout of attention weights: while training only, and of the expected siz
   const [q, v] = [randn([64, 8]), F.ones([64, 4])];
   const mean = await F.mean(F.scaledDotProductAttention(q, q, v, { dropoutP: 0.25 })).item();
   assert.ok(Math.abs(mean - 1) < 0.05, `weights that are kept are divided by 0.75: ${mean}`);
-  assert.throws(() => F.scaledDotProductAttention(q, q, v, { dropoutP: 1 }), /dropoutP must be in \[0, 1\), got 1/);
+  assert.throws(() => F.scaledDotProductAttention(q, q, v, { dropoutP: 1.5 }), /dropoutP must be in \[0, 1\], got 1.5/);
 });
 
 const gelu = (/** @type {number} */ x) => {

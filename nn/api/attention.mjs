@@ -3,7 +3,7 @@
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat, sizeOf } from '../core/layout.mjs';
-import { checkFraction, checkOptions, flag } from '../core/options.mjs';
+import { checkOptions, checkProbability, flag } from '../core/options.mjs';
 import { perDevice, runtime } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
 import * as attentionOps from '../ops/attention.mjs';
@@ -40,7 +40,7 @@ import { expand, reshape, slice, to, transpose } from './views.mjs';
  *   head floor(h · kvHeads / heads) of keys, which is not copied (grouped-query attention, Ainslie et al. 2023); false when left out
  * @property {Tensor} [mask] broadcasts to the scores' shape, [..., queries, keys]. A bool mask is true where a query attends to a key; a
  *   floating-point mask is added to the scores. With a mask, the whole matrix of scores is in memory
- * @property {number} [dropoutP] in [0, 1): each weight is set to 0 with this probability, and the others are divided by 1 - dropoutP, whether or
+ * @property {number} [dropoutP] in [0, 1]: each weight is set to 0 with this probability, and the others are divided by 1 - dropoutP, whether or
  *   not a module is training; the whole matrix of scores is then in memory. 0 when left out
  */
 
@@ -190,7 +190,7 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
   const name = 'scaledDotProductAttention';
   const names = ['isCausal', 'scale', 'mask', 'enableGqa', 'dropoutP'];
   const { isCausal = false, scale, mask, enableGqa = false, dropoutP = 0 } = checkOptions(name, options, names);
-  checkFraction(name, 'dropoutP', dropoutP);
+  checkProbability(name, 'dropoutP', dropoutP);
   for (const x of [q, k, v]) tensorOf(name, x);
   if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale must be a number, got ${shown(scale)}`);
   if (mask !== undefined) tensorOf(name, mask);

@@ -3,7 +3,7 @@
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { dimension, isFloat } from '../core/layout.mjs';
-import { checkAbove, checkFinite, checkFraction, flag } from '../core/options.mjs';
+import { checkAbove, checkFinite, checkProbability, flag } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { argmax, oneHot } from './indexing.mjs';
 import { leakyRelu } from './math.mjs';
@@ -21,9 +21,9 @@ const ofChannels = (x, p) => F.dropout(F.ones([x.shape[0], x.shape[1], ...x.shap
  */
 export function dropChannels(op, x, p, training, ndim, sizes) {
   if (tensorOf(op, x).ndim !== ndim) throw new ShapeError(op, `expected an input ${sizes}, got ${show(x.shape)}`);
-  checkFraction(op, 'p', p);
+  checkProbability(op, 'p', p);
   flag(op, 'training', training);
-  return training && p > 0 ? within(op, () => F.mul(x, ofChannels(x, p))) : x;
+  return training && p > 0 ? within(op, () => (p === 1 ? F.dropout(x, p) : F.mul(x, ofChannels(x, p)))) : x;
 }
 
 /**
@@ -33,9 +33,10 @@ export function dropChannels(op, x, p, training, ndim, sizes) {
 export function dropAlpha(op, x, p, training, whole) {
   if (tensorOf(op, x).ndim < 2 && whole) throw new ShapeError(op, `expected an input [batch, channels, ...], got ${show(x.shape)}`);
   if (!isFloat(x.dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
-  checkFraction(op, 'p', p);
+  checkProbability(op, 'p', p);
   flag(op, 'training', training);
   if (!training || p === 0) return x;
+  if (p === 1) return F.dropout(x, p);
   // SELU's least value, -scale · alpha, stands for what is dropped (Klambauer et al. 2017).
   const least = -1.0507009873554805 * 1.6732632423543772;
   const a = (1 - p + p * (1 - p) * least ** 2) ** -0.5;

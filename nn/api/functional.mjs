@@ -16,7 +16,7 @@ import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs
 import { dimsLast, dimsOf, promotedType } from './operands.mjs';
 import { binary, filled, isNumber, unary as unaryOf } from './binary.mjs';
 import { left } from './division.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkOptions, checkProbability, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 import { TensorCore } from '../core/tensor.mjs';
 import { integerPower } from './integer-products.mjs';
@@ -501,11 +501,15 @@ export const embedding = (ids, table) =>
 
 /**
  * Drops each element with probability p and divides the others by 1 - p; outside of training it returns x.
- * @param {Tensor} x @param {number} [p] in [0, 1) @param {boolean} [training]
+ * @param {Tensor} x @param {number} [p] in [0, 1]; with 1 the result is zeros @param {boolean} [training]
  */
 export function dropout(x, p = 0.5, training = true) {
-  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p must be in [0, 1), got ${shown(p)}`);
+  checkProbability('dropout', 'p', p);
   tensorOf('dropout', x);
+  if (training && p === 1) {
+    pointwise.floatType('dropout', x.layout);
+    return where(filled('dropout', [], 0, { dtype: 'bool' }), x, 0);
+  }
   return training && p > 0 ? apply(network.dropout, [x, deviceState()], { p }) : x;
 }
 

@@ -9,7 +9,8 @@ import { checkOptions } from '../core/options.mjs';
 import { bernoulli, categorical } from './distributions.mjs';
 import * as F from './functional.mjs';
 import { argmax, gather } from './indexing.mjs';
-import { softplus } from './math.mjs';
+import { logicalAnd } from './integers.mjs';
+import { logSigmoid, softplus } from './math.mjs';
 import { rand, randn } from './random.mjs';
 import { logsumexp } from './reductions.mjs';
 import { movedim } from './shape.mjs';
@@ -55,6 +56,10 @@ function oneOf(op, options) {
 
 /** Probabilities away from 0 and 1. @param {Tensor} probs */
 const inside = (probs) => F.clamp(probs, EPS, 1 - EPS);
+/** Logarithms of which a product with 0 is 0, where that of an infinite one is NaN. @param {Tensor} logits */
+const finite = (logits) => F.clamp(logits, -LARGEST, LARGEST);
+/** A value as f32. @param {string} op @param {Tensor | number} value @returns {Tensor} */
+const valueAsF32 = (op, value) => (typeof value === 'number' ? F.full([], value) : F.to(tensorOf(op, value), 'f32'));
 
 /** A distribution, or one for each element of `batchShape`. */
 export class Distribution {
@@ -147,23 +152,31 @@ export class Categorical extends Distribution {
   draw(shape) {
     // A class of probability 0 is never drawn.
     const own = this.#probs ? F.log(this.#probs) : this.logits;
-    return F.reshape(movedim(categorical(own, Math.max(1, sizeOf(shape))), -1, 0), [...shape, ...this.batchShape]);
+    const count = sizeOf(shape);
+    if (count === 0) return F.zeros([...shape, ...this.batchShape], { dtype: 'i32' });
+    return F.reshape(movedim(categorical(own, count), -1, 0), [...shape, ...this.batchShape]);
   }
-  /** @param {Tensor | number} value classes, integers; broadcasts with `batchShape` @returns {Tensor} */
+  /**
+   * @param {Tensor | number} value classes, integers; broadcasts with `batchShape`. In a tensor they are not checked: a negative one counts from the
+   *   end, and 0 stands for one out of range
+   * @returns {Tensor}
+   */
   logProb(value) {
     const op = 'Categorical.logProb';
+    const { logits } = this;
+    const classes = /** @type {number} */ (logits.shape.at(-1));
+    if (typeof value === 'number' && !(Number.isInteger(value) && value >= 0 && value < classes))
+      throw new ArgumentError(op, `the class must be an integer from 0 to ${classes - 1}, got ${shown(value)}`);
     const own = typeof value === 'number' ? F.full([], value, { dtype: 'i32' }) : tensorOf(op, value);
     return within(op, () => {
       const common = broadcastShapes(op, own.shape, this.batchShape);
-      const { logits } = this;
       const index = F.unsqueeze(F.expand(own, common), -1);
-      return F.squeeze(gather(F.expand(logits, [...common, /** @type {number} */ (logits.shape.at(-1))]), -1, index), -1);
+      return F.squeeze(gather(F.expand(logits, [...common, classes]), -1, index), -1);
     });
   }
   /** @returns {Tensor} */
   entropy() {
-    // 0 times -∞ is NaN.
-    return within('Categorical.entropy', () => F.neg(F.sum(F.mul(this.probs, F.clamp(this.logits, -LARGEST)), -1)));
+    return within('Categorical.entropy', () => F.neg(F.sum(F.mul(this.probs, finite(this.logits)), -1)));
   }
 }
 
@@ -206,11 +219,20 @@ export class Bernoulli extends Distribution {
   }
   /** @param {Tensor | number} value 0 or 1 @returns {Tensor} */
   logProb(value) {
-    return within('Bernoulli.logProb', () => F.sub(F.mul(this.logits, value), softplus(this.logits)));
+    const own = valueAsF32('Bernoulli.logProb', value);
+    return within('Bernoulli.logProb', () => {
+      // Not value · logits - softplus(logits): of what is nearly certain that difference has no digits.
+      const logits = finite(this.logits);
+      return F.add(F.mul(own, logSigmoid(logits)), F.mul(F.sub(1, own), logSigmoid(F.neg(logits))));
+    });
   }
   /** @returns {Tensor} */
   entropy() {
-    return within('Bernoulli.entropy', () => F.sub(softplus(this.logits), F.mul(this.logits, this.probs)));
+    return within('Bernoulli.entropy', () => {
+      const logits = finite(this.logits);
+      const zeros = this.#probs ? F.sub(1, this.#probs) : F.sigmoid(F.neg(logits));
+      return F.add(F.mul(this.probs, softplus(F.neg(logits))), F.mul(zeros, softplus(logits)));
+    });
   }
 }
 
@@ -274,9 +296,8 @@ export class Uniform extends Distribution {
   /** -∞ outside of [low, high). @param {Tensor | number} value @returns {Tensor} */
   logProb(value) {
     return within('Uniform.logProb', () => {
-      const own = typeof value === 'number' ? F.full([], value) : tensorOf('Uniform.logProb', value);
-      const outside = F.add(F.to(F.lt(own, this.low), 'i32'), F.to(F.ge(own, this.high), 'i32'));
-      return F.where(F.gt(outside, 0), -Infinity, F.neg(this.entropy()));
+      const own = valueAsF32('Uniform.logProb', value);
+      return F.where(logicalAnd(F.ge(own, this.low), F.lt(own, this.high)), F.neg(this.entropy()), -Infinity);
     });
   }
   /** @returns {Tensor} */
@@ -331,13 +352,14 @@ function ofNormal(p, q) {
 }
 /** Of two categorical ones. @param {Categorical} p @param {Categorical} q */
 function ofCategorical(p, q) {
-  const each = F.mul(p.probs, F.sub(p.logits, q.logits));
+  const each = F.mul(p.probs, F.sub(finite(p.logits), finite(q.logits)));
   return F.sum(F.where(F.eq(p.probs, 0), 0, F.where(F.eq(q.probs, 0), Infinity, each)), -1);
 }
 /** Of two of one bit. @param {Bernoulli} p @param {Bernoulli} q */
 function ofBernoulli(p, q) {
-  const ones = F.mul(p.probs, F.sub(softplus(F.neg(q.logits)), softplus(F.neg(p.logits))));
-  const zeros = F.mul(F.sub(1, p.probs), F.sub(softplus(q.logits), softplus(p.logits)));
+  const [of, from] = [finite(p.logits), finite(q.logits)];
+  const ones = F.mul(p.probs, F.sub(softplus(F.neg(from)), softplus(F.neg(of))));
+  const zeros = F.mul(F.sub(1, p.probs), F.sub(softplus(from), softplus(of)));
   return F.add(
     F.where(F.eq(p.probs, 0), 0, F.where(F.eq(q.probs, 0), Infinity, ones)),
     F.where(F.eq(p.probs, 1), 0, F.where(F.eq(q.probs, 1), Infinity, zeros)),
@@ -345,8 +367,8 @@ function ofBernoulli(p, q) {
 }
 /** Of two uniform ones. @param {Uniform} p @param {Uniform} q */
 function ofUniform(p, q) {
-  const outside = F.add(F.to(F.gt(q.low, p.low), 'i32'), F.to(F.lt(q.high, p.high), 'i32'));
-  return F.where(F.gt(outside, 0), Infinity, F.log(F.div(F.sub(q.high, q.low), F.sub(p.high, p.low))));
+  const isInside = logicalAnd(F.le(q.low, p.low), F.ge(q.high, p.high));
+  return F.where(isInside, F.log(F.div(F.sub(q.high, q.low), F.sub(p.high, p.low))), Infinity);
 }
 
 /** Pairs that `klDivergence` knows. @type {[new (...args: any[]) => Distribution, (p: any, q: any) => Tensor][]} */

@@ -3,7 +3,7 @@
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
 import { positive } from '../core/layout.mjs';
-import { checkFraction, checkOptions, flag } from '../core/options.mjs';
+import { checkOptions, checkProbability, flag } from '../core/options.mjs';
 import { TensorCore } from '../core/tensor.mjs';
 import * as ops from '../ops/recurrent.mjs';
 import { autocastType } from './autocast.mjs';
@@ -18,7 +18,7 @@ import { flip } from './shape.mjs';
  * @property {number} [numLayers] stacked layers, each reading the hidden states of the one below; 1 when left out
  * @property {boolean} [bidirectional] whether a second recurrence goes from the last step to the first; the results are side by side. false when
  *   left out
- * @property {number} [dropout] the probability with which an element of the states between layers is dropped while training, in [0, 1); 0
+ * @property {number} [dropout] the probability with which an element of the states between layers is dropped while training, in [0, 1]; 0
  *   when left out
  * @property {boolean} [training] whether `dropout` drops; false when left out
  * @property {boolean} [batchFirst] whether x is [batch, steps, inputs], as when left out; false for [steps, batch, inputs], PyTorch's default
@@ -83,7 +83,7 @@ function layers(op, gates, recurrence, x, given, parameters, options) {
   const { numLayers = 1, bidirectional = false, dropout = 0, training = false, batchFirst = true, bias = true } = options;
   positive(op, 'numLayers', numLayers);
   for (const [name, value] of Object.entries({ bidirectional, training, batchFirst, bias })) flag(op, name, value);
-  checkFraction(op, 'dropout', dropout);
+  checkProbability(op, 'dropout', dropout);
   const [each, directions] = [bias ? 4 : 2, bidirectional ? 2 : 1];
   const count = numLayers * directions;
   if (!Array.isArray(parameters) || parameters.length !== each * count)

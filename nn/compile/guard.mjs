@@ -1,6 +1,6 @@
 // Records the outside state that a trace relied on. A graph is launched only if all of it is unchanged; otherwise the function is traced again.
 
-import { same } from '../core/guards.mjs';
+import { same, seenOf } from '../core/guards.mjs';
 import { Places } from '../modules/places.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -18,6 +18,8 @@ export class Guard {
     this.gradients = new Map();
     /** Settings that were read, such as whether a module trains. @type {import('../core/guards.mjs').Settings} */
     this.settings = new Map();
+    /** The same as a list; filled at the end of the trace. @type {import('../core/guards.mjs').Seen[]} */
+    this.seen = [];
     /** The properties of modules that hold used tensors; filled at the end of the trace. */
     this.places = new Places([]);
   }
@@ -33,8 +35,9 @@ export class Guard {
     if (leaf.serial < this.serial && !this.gradients.has(leaf)) this.gradients.set(leaf, leaf.grad);
   }
 
-  /** Finds the properties of modules that hold used tensors. */
+  /** Lists the settings, and finds the properties of modules that hold used tensors. */
   end() {
+    this.seen = seenOf(this.settings);
     this.places = new Places([...this.used.keys(), ...this.gradients.keys()]);
   }
 
@@ -44,6 +47,6 @@ export class Guard {
       if (tensor.storage !== storage || tensor.layout !== layout || tensor.requiresGrad !== requiresGrad) return false;
     }
     for (const [leaf, before] of this.gradients) if (leaf.grad !== before) return false;
-    return same(this.settings) && this.places.hold();
+    return same(this.seen) && this.places.hold();
   }
 }

@@ -33,10 +33,16 @@ export function track(object, name, value) {
   return value;
 }
 
-/** Whether all settings still have these values. @param {Settings} before */
+/** A setting that was read. @typedef {{ object: Record<string, unknown>, name: string, value: unknown }} Seen */
+
+/** Settings as a list, over which each call of a compiled function goes. @param {Settings} read @returns {Seen[]} */
+export const seenOf = (read) =>
+  Array.from(read, ([object, values]) =>
+    Object.entries(values).map(([name, value]) => ({ object: /** @type {Seen['object']} */ (object), name, value })),
+  ).flat();
+
+/** Whether all settings still have these values. @param {readonly Seen[]} before */
 export function same(before) {
-  for (const [object, values] of before) {
-    for (const name in values) if (Reflect.get(object, name) !== values[name]) return false;
-  }
+  for (const { object, name, value } of before) if (object[name] !== value) return false;
   return true;
 }

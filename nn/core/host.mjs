@@ -29,6 +29,30 @@ export function typeOfArray(op, numbers) {
 /** @param {unknown} data @returns {data is Numbers} */
 const isTyped = (data) => ArrayBuffer.isView(data) && !(data instanceof DataView);
 
+/** Typed arrays by the type that they suggest; of f32 are also bytes and shorts. */
+const OF_TYPE = { i32: Int32Array, u32: Uint32Array, i64: BigInt64Array };
+
+/**
+ * The numbers of rows in one typed array. As a list of numbers, a batch of 64 images [3, 224, 224] took 20 s instead of 0.7.
+ * @param {Numbers[]} rows of one type, or none of i64 @param {Set<DType>} types of the rows @returns {Values}
+ */
+function joined(rows, types) {
+  const [type] = types;
+  const isExact = types.size === 1 && type in OF_TYPE;
+  const Joined = isExact
+    ? OF_TYPE[/** @type {'i32'} */ (type)]
+    : rows.every((row) => row instanceof Float32Array)
+      ? Float32Array
+      : Float64Array;
+  const all = new Joined(rows.reduce((count, { length }) => count + length, 0));
+  let at = 0;
+  for (const row of rows) {
+    all.set(/** @type {any} */ (row), at);
+    at += row.length;
+  }
+  return all;
+}
+
 /**
  * The numbers of nested arrays, row by row, and their shape. Throws a ShapeError for ragged arrays, an ArgumentError for what is not a number.
  * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of equal lengths, the innermost of which may be typed
@@ -42,8 +66,8 @@ export function flatten(op, data) {
     if (shape.push(at.length) > MAX_DEPTH)
       throw new ShapeError(op, `arrays are nested more than ${MAX_DEPTH} deep, or one contains itself`);
   }
-  /** @type {(number | bigint)[]} */
-  const values = [];
+  /** Numbers, and typed rows, in order. @type {(number | bigint | Numbers)[]} */
+  const parts = [];
   let booleans = true;
   let long = false;
   let plain = false;
@@ -60,7 +84,7 @@ export function flatten(op, data) {
       }
       if (isTyped(item) && depth + 1 === shape.length) {
         types.add(typeOfArray(op, item));
-        for (const value of item) values.push(value);
+        parts.push(item);
       } else for (const inner of item) walk(inner, depth + 1);
       return;
     }
@@ -70,12 +94,19 @@ export function flatten(op, data) {
     plain = true;
     booleans &&= typeof item === 'boolean';
     long ||= typeof item === 'bigint';
-    values.push(typeof item === 'bigint' ? item : Number(item));
+    parts.push(typeof item === 'bigint' ? item : Number(item));
   };
   walk(data, 0);
   const [typed] = types;
-  if (types.size === 1 && !plain) return { values, shape, dtype: typed };
-  return { values, shape, dtype: long || types.has('i64') ? 'i64' : booleans && plain && types.size === 0 ? 'bool' : 'f32' };
+  const isLong = long || types.has('i64');
+  const isOne = types.size === 1 && !plain;
+  const isTogether = types.size > 0 && !plain && (isOne || !isLong);
+  /** @param {number | bigint | Numbers} part */
+  const numbersOf = (part) => (isTyped(part) ? Array.from(/** @type {ArrayLike<number | bigint>} */ (part)) : [part]);
+  const values = isTogether
+    ? joined(/** @type {Numbers[]} */ (parts), types)
+    : /** @type {(number | bigint)[]} */ (types.size === 0 ? parts : parts.flatMap(numbersOf));
+  return { values, shape, dtype: isOne ? typed : isLong ? 'i64' : booleans && plain && types.size === 0 ? 'bool' : 'f32' };
 }
 
 /**

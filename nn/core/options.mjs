@@ -39,5 +39,7 @@ export const checkLeast = (op, name, value) => check(op, name, value, (v) => v >
 export const checkAbove = (op, name, value) => check(op, name, value, (v) => v > 0 && v < Infinity, 'a number above 0');
 /** Checks for a number above 0, or Infinity. @param {string} op @param {string} name @param {unknown} value */
 export const checkPower = (op, name, value) => check(op, name, value, (v) => v > 0, 'a number above 0');
-/** Checks for a probability or a rate, in [0, 1). @param {string} op @param {string} name @param {unknown} value */
+/** Checks for a probability, which may be 1. @param {string} op @param {string} name @param {unknown} value */
+export const checkProbability = (op, name, value) => check(op, name, value, (v) => v >= 0 && v <= 1, 'in [0, 1]');
+/** Checks for a rate, in [0, 1). @param {string} op @param {string} name @param {unknown} value */
 export const checkFraction = (op, name, value) => check(op, name, value, (v) => v >= 0 && v < 1, 'in [0, 1)');

@@ -49,6 +49,7 @@ const MODES = ['zeros', 'reflect', 'replicate', 'circular'];
  * @template {'same' | 'valid'} N names of paddings
  */
 class Convolution extends Module {
+  #channels;
   #window;
   /** @type {'zeros' | 'reflect' | 'replicate' | 'circular'} */
   #mode;
@@ -56,6 +57,11 @@ class Convolution extends Module {
   #options;
   /** As it was given, one for each direction. @type {N | [number, number][] | S} */
   #padding;
+  /**
+   * What is added around x before the convolution, which then adds nothing: the last direction first.
+   * @type {{ sizes: number[], mode: 'reflect' | 'replicate' | 'circular' } | undefined}
+   */
+  #border;
 
   /**
    * @param {string} name of the class @param {number} rank @param {number} inputs @param {number} outputs @param {unknown} window
@@ -90,15 +96,8 @@ class Convolution extends Module {
       dilation: /** @type {S} */ (each(name, 'dilation', dilation, 1, rank)),
       groups,
     };
-    /**
-     * What is added around x before the convolution, which then adds nothing: the last direction first.
-     * @type {{ sizes: number[], mode: 'reflect' | 'replicate' | 'circular' } | undefined}
-     */
-    this.border = undefined;
     this.#padding = this.#surroundings(/** @type {any} */ (padding));
-    this.inChannels = inputs;
-    this.outChannels = outputs;
-    this.groups = groups;
+    this.#channels = [inputs, outputs];
     const shape = transposed ? [inputs, outputs / groups, ...sizes] : [outputs, inputs / groups, ...sizes];
     const reach = shape.slice(1).reduce((a, b) => a * b, 1);
     this.weight = kaiming(name, reach, shape);
@@ -120,15 +119,31 @@ class Convolution extends Module {
     this.#options = { ...this.#options, padding: mode === 'zeros' ? named : 0 };
     if (mode !== 'zeros') {
       const reach = this.#window.map((n, d) => (n - 1) * this.#options.dilation[d] + 1);
-      this.border = { sizes: zeros(name, named, rank, reach).toReversed().flat(), mode };
+      this.#border = { sizes: zeros(name, named, rank, reach).toReversed().flat(), mode };
     }
     return typeof padding === 'number'
       ? /** @type {S} */ (new Array(rank).fill(padding))
       : /** @type {N | [number, number][] | S} */ (padding);
   }
+  /** The channels of x. Like `outChannels`, `groups` and `kernelSize` it cannot be set: the weight has it. */
+  get inChannels() {
+    return this.#channels[0];
+  }
+  /** The channels of the result. */
+  get outChannels() {
+    return this.#channels[1];
+  }
+  /** The parts of the channels that have nothing to do with each other. */
+  get groups() {
+    return this.#options.groups;
+  }
   /** The sizes of the window. @returns {S} */
   get kernelSize() {
     return this.#window;
+  }
+  /** What `padding` adds. */
+  get paddingMode() {
+    return this.#mode;
   }
   /** The steps between windows. Like `padding` and `dilation` it can be set: one for all directions, or one for each. @returns {S} */
   get stride() {
@@ -140,7 +155,7 @@ class Convolution extends Module {
   }
   /** What is added around x. @returns {N | [number, number][] | S} */
   get padding() {
-    return this.#padding;
+    return track(this, 'padding', this.#padding);
   }
   set padding(/** @type {N | number | [number, number][] | S} */ padding) {
     this.#padding = this.#surroundings(padding);
@@ -156,7 +171,7 @@ class Convolution extends Module {
   }
   /** x with what lies around it, unless that is zeros. @param {Tensor} x @returns {Tensor} */
   surrounded(x) {
-    const { border } = this;
+    const border = this.#border;
     // What is no batch of images, the function says.
     if (!border || !(x instanceof TensorCore) || x.ndim !== this.options.dilation.length + 2) return x;
     return within(this.constructor.name, () => pad(x, border.sizes, border.mode));

@@ -3,7 +3,7 @@
 import { dropAlpha, dropChannels } from '../api/dropouts.mjs';
 import * as F from '../api/functional.mjs';
 import { track } from '../core/guards.mjs';
-import { checkFraction } from '../core/options.mjs';
+import { checkProbability } from '../core/options.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
@@ -12,17 +12,17 @@ import { Module } from './module.mjs';
 class Dropping extends Module {
   #p;
 
-  /** @param {number} [p] in [0, 1); 0.5 when left out */
+  /** @param {number} [p] in [0, 1]; 0.5 when left out */
   constructor(p = 0.5) {
     super();
-    this.#p = checkFraction(this.constructor.name, 'p', p);
+    this.#p = checkProbability(this.constructor.name, 'p', p);
   }
-  /** The probability, in [0, 1). A compiled function is traced again where it was set. */
+  /** The probability, in [0, 1]. A compiled function is traced again where it was set. */
   get p() {
     return track(this, 'p', this.#p);
   }
   set p(p) {
-    this.#p = checkFraction(this.constructor.name, 'p', p);
+    this.#p = checkProbability(this.constructor.name, 'p', p);
   }
 }
 

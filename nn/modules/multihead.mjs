@@ -5,7 +5,8 @@ import * as F from '../api/functional.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { isFloat, positive } from '../core/layout.mjs';
-import { checkFraction, checkOptions, flag } from '../core/options.mjs';
+import { track } from '../core/guards.mjs';
+import { checkOptions, checkProbability, flag } from '../core/options.mjs';
 import { Linear, uniformParameter, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -61,7 +62,7 @@ export class MultiheadAttention extends Module {
     if (embedDim % numHeads) throw new ShapeError(OP, `${numHeads} heads do not divide an embedDim of ${embedDim}`);
     this.embedDim = embedDim;
     this.numHeads = numHeads;
-    this.dropout = checkFraction(OP, 'dropout', dropout);
+    this.dropout = checkProbability(OP, 'dropout', dropout);
     this.batchFirst = batchFirst;
     // As Glorot & Bengio (2010), the matrix of all three as one.
     const drawn = (/** @type {number} */ rows, /** @type {number} */ columns) =>
@@ -148,7 +149,7 @@ export class MultiheadAttention extends Module {
       const padding = ndim === 2 && given.keyPaddingMask ? { keyPaddingMask: F.unsqueeze(given.keyPaddingMask, 0) } : {};
       const mask = this.#mask({ ...given, ...padding }, [batch, queries, keys]);
       const [q, k, v] = this.#projected(whole).map((x) => F.transpose(F.reshape(x, [batch, x.shape[1], heads, embedDim / heads]), 1, 2));
-      const dropoutP = this.training ? this.dropout : 0;
+      const dropoutP = this.training ? track(this, 'dropout', this.dropout) : 0;
       /** @type {Tensor} */
       let y;
       /** @type {Tensor | undefined} */

@@ -84,6 +84,16 @@ function countOf(container) {
   return count;
 }
 
+/**
+ * Whether no entry came or went, and what held no object holds none. Plain loops: each call of a compiled function runs this for each module.
+ * @param {Container} module @param {Look['counts']} counts @param {string[]} empty
+ */
+function isAsBefore(module, counts, empty) {
+  for (const { container, count } of counts) if (countOf(container) !== count) return false;
+  for (const key of empty) if (isObject(module[key])) return false;
+  return true;
+}
+
 /** The entries that hold given tensors, in all modules that hold one of them, and in the modules that contain those. */
 export class Places {
   /**
@@ -131,9 +141,7 @@ export class Places {
   hold() {
     for (const { container, key, value } of this.places) if (container[key] !== value) return false;
     for (const [module, { places, counts, empty }] of this.looks) {
-      if (counts.every(({ container, count }) => countOf(container) === count)) {
-        if (empty.every((key) => !isObject(containerOf(module)[key]))) continue;
-      }
+      if (isAsBefore(containerOf(module), counts, empty)) continue;
       const now = lookAt(module, this.isWanted);
       if (now.places.length !== places.length || now.places.some(({ value }, i) => value !== places[i].value)) return false;
       // What was added or removed is not wanted.

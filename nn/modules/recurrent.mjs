@@ -5,8 +5,9 @@ import { gru, lstm, rnn } from '../api/recurrent.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
+import { track } from '../core/guards.mjs';
 import { TensorCore } from '../core/tensor.mjs';
-import { checkFraction, checkOptions, flag } from '../core/options.mjs';
+import { checkOptions, checkProbability, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -39,11 +40,13 @@ function parametersOf(op, inputs, hidden, gates, names) {
 /**
  * Calls a recurrence with the first states of a layer. Those of one layer and direction may be [1, batch, hidden], as PyTorch has them: the last
  * states are then, too.
- * @param {Recurrent} layer @param {Tensor[] | undefined} states
+ * @param {Recurrent} layer @param {Tensor} x @param {Tensor[] | undefined} states
  * @param {(states: Tensor[] | undefined) => [Tensor, Tensor[]]} recurrence @returns {[Tensor, Tensor[]]}
  */
-function asGiven({ numLayers, bidirectional }, states, recurrence) {
-  const isOne = (/** @type {unknown} */ x) => x instanceof TensorCore && x.ndim === 3 && x.shape[0] === 1;
+function asGiven({ numLayers, bidirectional, batchFirst, hiddenSize }, x, states, recurrence) {
+  // Others go to the recurrence as they are: its error has their own shape.
+  const own = show([1, x?.shape?.[batchFirst ? 0 : 1], hiddenSize]);
+  const isOne = (/** @type {unknown} */ state) => state instanceof TensorCore && show(state.shape) === own;
   if (numLayers > 1 || bidirectional || !states?.every(isOne)) return recurrence(states);
   const [y, last] = recurrence(states.map((state) => F.squeeze(state, 0)));
   return [y, last.map((state) => F.unsqueeze(state, 0))];
@@ -60,7 +63,7 @@ class Recurrent extends Module {
     positive(op, 'hidden', hidden);
     this.numLayers = positive(op, 'numLayers', numLayers);
     for (const [name, value] of Object.entries({ bidirectional, batchFirst, bias })) flag(op, name, value);
-    checkFraction(op, 'dropout', dropout);
+    checkProbability(op, 'dropout', dropout);
     this.inputSize = inputs;
     this.hiddenSize = hidden;
     this.bidirectional = bidirectional;
@@ -86,7 +89,8 @@ class Recurrent extends Module {
 
   /** The options of the function. @returns {import('../api/recurrent.mjs').RecurrenceOptions} */
   get options() {
-    const { numLayers, bidirectional, dropout, batchFirst, bias, training } = this;
+    const { numLayers, bidirectional, batchFirst, bias, training } = this;
+    const dropout = track(this, 'dropout', this.dropout);
     return { numLayers, bidirectional, dropout, batchFirst, bias, training };
   }
 }
@@ -109,7 +113,7 @@ export class GRU extends Recurrent {
    */
   forward(x, state) {
     return within('GRU', () => {
-      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
+      const [y, [last]] = asGiven(this, x, state === undefined ? undefined : [state], (states) => {
         const [own, after] = gru(x, states?.[0], this.flat(), this.options);
         return [own, [after]];
       });
@@ -136,7 +140,10 @@ export class LSTM extends Recurrent {
    */
   forward(x, state) {
     const run = (/** @type {any} */ own) => lstm(x, own, this.flat(), this.options);
-    return within('LSTM', () => /** @type {any} */ (Array.isArray(state) && state.length === 2 ? asGiven(this, state, run) : run(state)));
+    return within(
+      'LSTM',
+      () => /** @type {any} */ (Array.isArray(state) && state.length === 2 ? asGiven(this, x, state, run) : run(state)),
+    );
   }
 }
 
@@ -158,7 +165,7 @@ export class RNN extends Recurrent {
   forward(x, state) {
     const { nonlinearity } = this;
     return within('RNN', () => {
-      const [y, [last]] = asGiven(this, state === undefined ? undefined : [state], (states) => {
+      const [y, [last]] = asGiven(this, x, state === undefined ? undefined : [state], (states) => {
         const [own, after] = rnn(x, states?.[0], this.flat(), { ...this.options, nonlinearity });
         return [own, [after]];
       });

@@ -19,7 +19,7 @@ import { MultiheadAttention } from './multihead.mjs';
  * Options of transformer layers.
  * @typedef {object} TransformerLayerOptions
  * @property {number} [dimFeedforward] size between the two linear layers; 2048 when left out
- * @property {number} [dropout] in [0, 1), of attention weights and after each part, while training; 0.1 when left out
+ * @property {number} [dropout] in [0, 1], of attention weights and after each part, while training; 0.1 when left out
  * @property {'relu' | 'gelu' | Activation} [activation] between the linear layers; 'gelu' is the exact one; 'relu' when left out
  * @property {number} [layerNormEps] added to variances; 1e-5 when left out
  * @property {boolean} [batchFirst] whether sequences are [batch, tokens, dModel] and not [tokens, batch, dModel]; true when left out (PyTorch: false)

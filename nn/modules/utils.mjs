@@ -6,7 +6,7 @@ import { Tensor } from '../api/tensor.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
 import { dimension, positive } from '../core/layout.mjs';
-import { checkAbove, checkFinite, checkOptions, checkPower, flag } from '../core/options.mjs';
+import { checkAbove, checkOptions, checkPower, flag } from '../core/options.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
@@ -86,7 +86,7 @@ export function padSequence(sequences, options = {}) {
   const op = 'padSequence';
   const { batchFirst = true, paddingValue = 0 } = checkOptions(op, options, ['batchFirst', 'paddingValue']);
   flag(op, 'batchFirst', batchFirst);
-  checkFinite(op, 'paddingValue', paddingValue);
+  if (typeof paddingValue !== 'number') throw new ArgumentError(op, `paddingValue must be a number, got ${shown(paddingValue)}`);
   if (sequences instanceof Tensor || typeof sequences?.[Symbol.iterator] !== 'function')
     throw new ArgumentError(op, `expected an array of tensors, got ${shown(sequences)}`);
   const list = Array.from(sequences, (x) => tensorOf(op, x));

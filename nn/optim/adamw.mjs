@@ -54,7 +54,7 @@ export class AdamW extends Optimizer {
     } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps', 'amsgrad']);
     checkLeast('eps', eps, 'AdamW');
     flag('AdamW', 'amsgrad', amsgrad);
-    super(params, settingsOf(rest, 1e-3, 0.01), { betas, eps }, amsgrad ? 3 : 2);
+    super(params, settingsOf(rest, 1e-3, 0.01), { betas, eps, groupOptions: ['betas', 'eps'] }, amsgrad ? 3 : 2);
     this.#amsgrad = amsgrad;
     // Only the kernel of its own writes them.
     if (!amsgrad) for (const bucket of this.buckets) bucket.keepsHalf = true;

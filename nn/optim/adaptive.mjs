@@ -153,7 +153,7 @@ export class Adam extends Optimizer {
     } = checkOptions('Adam', options, [...OPTIONS, 'betas', 'eps', 'amsgrad']);
     checkLeast('eps', eps, 'Adam');
     flag('Adam', 'amsgrad', amsgrad);
-    super(params, settingsOf(rest, 1e-3), { betas, eps }, amsgrad ? 3 : 2);
+    super(params, settingsOf(rest, 1e-3), { betas, eps, groupOptions: ['betas', 'eps'] }, amsgrad ? 3 : 2);
     this.#amsgrad = amsgrad;
   }
 

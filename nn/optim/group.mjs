@@ -32,7 +32,7 @@ export function checkSetting(name, value, of = name) {
 /**
  * Options with their defaults filled in. `factors` are those of a schedule that is a function, by the number of the step.
  * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>> &
- *   Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'> & { factors?: Float32Array }} Settings
+ *   Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'> & Pick<Kind, 'betas' | 'eps'> & { factors?: Float32Array }} Settings
  */
 
 /**
@@ -53,7 +53,9 @@ export class ParameterGroup {
    * @param {Parameter[]} parameters @param {Settings} settings
    * @param {Kind} kind @param {Ranks | undefined} ranks
    */
-  constructor(parameters, settings, { betas = [0.9, 0.999], eps = 1e-8, begin }, ranks) {
+  constructor(parameters, settings, kind, ranks) {
+    const { betas = [0.9, 0.999], eps = 1e-8 } = { ...kind, ...settings };
+    const { begin } = kind;
     const { lr, weightDecay, clip, gradientScale, factors } = settings;
     const schedule = typeof settings.schedule === 'function' ? undefined : settings.schedule;
     /** The options, with the group's own. */

@@ -8,6 +8,7 @@ import { noGrad } from '../core/node.mjs';
 import { checkLeast, checkOptions } from '../core/options.mjs';
 import { isRecording } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
+import { unscoped } from '../core/storage.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
 import { checkIterable, checkParameter } from './check.mjs';
 
@@ -52,6 +53,8 @@ export class LBFGS {
   /** @type {Parameter[]} */
   #params;
   #options;
+  /** Memory for gradients, where a compiled closure leaves them. @type {Map<Parameter, Tensor>} */
+  #places;
   /** The last steps, what the gradient changed by in them, and 1 / (their product), from the oldest on. @type {{ s: Tensor, y: Tensor, rho: number }[]} */
   #history = [];
   /** @type {{ direction: Tensor, t: number, g: Tensor, loss: number } | undefined} */
@@ -78,6 +81,8 @@ export class LBFGS {
     }
     if (new Set(this.#params).size < this.#params.length) throw new ArgumentError('LBFGS', 'a parameter appears twice');
     this.#options = { lr, maxIter, maxEval, toleranceGrad, toleranceChange, historySize, lineSearchFn };
+    this.#places = unscoped(() => new Map(this.#params.filter((p) => !p.bucket && !p.gradientPlace).map((p) => [p, F.zeros(p.shape)])));
+    for (const [p, place] of this.#places) p.gradientPlace = place;
   }
 
   /** Clears the gradients of all parameters. */
@@ -88,6 +93,11 @@ export class LBFGS {
   /** Frees the estimate, and clears gradients. */
   dispose() {
     this.zeroGrad();
+    for (const [p, place] of this.#places) {
+      if (p.gradientPlace === place) p.gradientPlace = undefined;
+      place.dispose();
+    }
+    this.#places.clear();
     for (const { s, y } of this.#history.splice(0)) for (const x of [s, y]) x.dispose();
     for (const x of [this.#last?.direction, this.#last?.g]) x?.dispose();
     this.#last = undefined;
@@ -160,8 +170,8 @@ export class LBFGS {
 
   /**
    * Goes up to `maxIter` directions. Not within a compiled function, since it reads the loss.
-   * @param {() => Tensor} closure computes the loss, calls `backward()` on it and returns it; gradients are cleared before. A compiled function
-   *   in it returns the gradients of `grad(…)`, which the closure sets as those of the parameters
+   * @param {() => Tensor} closure computes the loss, calls `backward()` on it and returns it; gradients are cleared before. It may be a compiled
+   *   function
    * @returns {Promise<number>} the loss before the step
    */
   async step(closure) {

@@ -16,7 +16,7 @@ import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { slice } from '../api/views.mjs';
-import { checkBetas, checkIterable, checkScale, checkSchedule, checkState, factorsOf, checkParameter } from './check.mjs';
+import { checkBetas, checkIterable, checkLeast, checkScale, checkSchedule, checkState, factorsOf, checkParameter } from './check.mjs';
 import { ParameterGroup, checkSetting } from './group.mjs';
 import { Ranks } from './ranks.mjs';
 
@@ -77,8 +77,8 @@ import { Ranks } from './ranks.mjs';
  */
 
 /**
- * Parameters with their own options. An option that is left out is the optimizer's.
- * @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'>} Group
+ * Parameters with their own options; of `Adam` and `AdamW` also `betas` and `eps`. An option that is left out is the optimizer's.
+ * @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'> & AdamOptions} Group
  */
 
 /** Names of the options that a group may have, and of the options of every optimizer. */
@@ -183,6 +183,8 @@ export class Optimizer {
       }
       const own_ = { ...options, ...checkOptions(name, rest, groupOptions) };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
+      if (own_.betas !== undefined) checkBetas(name, own_.betas);
+      if (own_.eps !== undefined) checkLeast('eps', own_.eps, name);
       checkSchedule(name, own_.schedule);
       return { parameters, settings: { ...own_, factors: factorsOf(name, own_.schedule, tables) } };
     });

@@ -17,7 +17,10 @@ import { Optimizer } from './optimizer.mjs';
  * @property {number} [eps] the least change of a rate that is made; 1e-8 when left out
  */
 
-/** What a state dictionary of `ReduceLROnPlateau` has. @typedef {{ best: number, badSteps: number, cooldownLeft: number }} PlateauState */
+/**
+ * What a state dictionary of `ReduceLROnPlateau` has: `best` is null before the first metric, and `rates` are those of the optimizer's groups.
+ * @typedef {{ best: number | null, badSteps: number, cooldownLeft: number, rates: number[] }} PlateauState
+ */
 
 const MODES = { mode: ['min', 'max'], thresholdMode: ['rel', 'abs'] };
 
@@ -48,9 +51,14 @@ export class ReduceLROnPlateau {
     this.#optimizer = optimizer;
     this.#options = { mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps };
     /** The best metric so far. */
-    this.best = mode === 'min' ? Infinity : -Infinity;
+    this.best = this.#worst;
     /** How many steps there were since. */
     this.badSteps = 0;
+  }
+
+  /** Any metric is better than this. */
+  get #worst() {
+    return this.#options.mode === 'min' ? Infinity : -Infinity;
   }
 
   /** Whether a metric is better than the best so far. @param {number} metric */
@@ -92,16 +100,33 @@ export class ReduceLROnPlateau {
     return true;
   }
 
-  /** What `loadStateDict` needs to continue. The rates are in the optimizer's state. @returns {PlateauState} */
+  /** What `loadStateDict` needs to continue, as JSON has it too. @returns {PlateauState} */
   stateDict() {
-    return { best: this.best, badSteps: this.badSteps, cooldownLeft: this.#cooldownLeft };
+    const rates = this.#optimizer.groups.map(({ lr }) => lr);
+    // JSON has no infinity.
+    return { best: this.best === this.#worst ? null : this.best, badSteps: this.badSteps, cooldownLeft: this.#cooldownLeft, rates };
   }
-  /** @param {PlateauState} state */
+  /**
+   * Continues where `stateDict` was called. It sets the rates of the optimizer's groups, too: a state that the optimizer has loaded is on the
+   * device, so that its `lr` does not show the rate that must fall.
+   * @param {PlateauState} state of as many groups
+   */
   loadStateDict(state) {
-    const { best, badSteps, cooldownLeft } = state;
-    if ([best, badSteps, cooldownLeft].some((n) => typeof n !== 'number'))
-      throw new ArgumentError('ReduceLROnPlateau.loadStateDict', `expected what stateDict() returns, got ${shown(state)}`);
-    this.best = best;
+    const { best, badSteps, cooldownLeft, rates } = Object(state);
+    const { groups } = this.#optimizer;
+    const isOne = [best ?? 0, badSteps, cooldownLeft].every((n) => typeof n === 'number') && Array.isArray(rates);
+    if (!isOne || rates.length !== groups.length)
+      throw new ArgumentError(
+        'ReduceLROnPlateau.loadStateDict',
+        isOne
+          ? `expected the rates of ${groups.length} groups, got ${rates.length}`
+          : `expected what stateDict() returns, got ${shown(state)}`,
+      );
+    for (const rate of rates) checkLeast('ReduceLROnPlateau.loadStateDict', 'a rate', rate);
+    groups.forEach((group, i) => {
+      group.lr = rates[i];
+    });
+    this.best = best ?? this.#worst;
     this.badSteps = badSteps;
     this.#cooldownLeft = cooldownLeft;
   }

@@ -88,6 +88,8 @@ export class ShapeMethods extends ReductionMethods {
       throw new ShapeError('at', `${indices.length} indices are more than the ${shape.length} dimensions of ${show(shape)}`);
     const own = (indices.length === 0 ? [/** @type {unknown} */ (undefined)] : indices).map((i, d) => {
       if (i instanceof TensorCore && shape.length > 0) return asTensor(i);
+      if (Array.isArray(i))
+        throw new ArgumentError('at', `an index is a number or a tensor, got ${shown(i)}: use tensor(…, { dtype: 'i32' })`);
       if (!(typeof i === 'number' && Number.isInteger(i) && i >= -shape[d] && i < shape[d]))
         throw new ShapeError('at', `index ${shown(i)} is out of range for ${d === 0 ? show(shape) : `dimension ${d} of ${show(shape)}`}`);
       return i < 0 ? i + shape[d] : i;
