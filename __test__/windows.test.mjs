@@ -1,4 +1,4 @@
-// What this platform's customs are, on a made-up Windows: where the loader and drivers lie, and how the shells set variables.
+// The customs of Windows, on one that is made up: where the loader and drivers lie, how its shells set variables, what its consoles show.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { diagnose } from '../bin/lib/diagnose.mjs';
 import { systemFacts } from '../bin/lib/facts.mjs';
 import { drivers, layers, loaders, registryNames, registryValues, strayDrivers } from '../bin/lib/manifests.mjs';
+import { inSigns } from '../bin/lib/signs.mjs';
 import { driver, facts, icd, judge, machine, noDevice, paths, posix } from './lib/machines.mjs';
 
 /** @typedef {import('../bin/lib/manifests.mjs').Place} Place */
@@ -130,4 +131,28 @@ test('on Windows variables are set in the ways of both shells', () => {
   assert.deepEqual(fixes({ ...noDevice, drivers: [], loader: { ok: false, candidates: [], path: null } }), [
     "winget install KhronosGroup.VulkanRT; install your GPU vendor's newest driver, which brings Vulkan",
   ]);
+});
+
+test('marks are signs that the console has', () => {
+  const text = '✓ Node  22 → 23\n  ✗  C:\\✓ ✗\\a.json\n    ▸  0  GPU – 16×16 µs\n! a note';
+  const plain = '√ Node  22 → 23\n  ×  C:\\✓ ✗\\a.json\n    >  0  GPU – 16×16 µs\n! a note';
+  /** @type {Array<[NodeJS.Platform, NodeJS.ProcessEnv, boolean]>} */
+  const cases = [
+    ['win32', {}, false],
+    ['win32', { TERM: 'linux' }, false],
+    ['win32', { WT_SESSION: '' }, false],
+    ['win32', { WT_SESSION: '0f5e' }, true],
+    ['win32', { TERM_PROGRAM: 'vscode' }, true],
+    ['win32', { ConEmuTask: '{cmd::Cmder}' }, true],
+    ['win32', { TERMINAL_EMULATOR: 'JetBrains-JediTerm' }, true],
+    // Git's shell.
+    ['win32', { TERM: 'xterm-256color' }, true],
+    ['linux', {}, true],
+    ['linux', { TERM: 'xterm' }, true],
+    ['linux', { TERM: 'linux' }, false],
+    ['darwin', { TERM: 'dumb' }, true],
+  ];
+  for (const [platform, env, all] of cases) {
+    assert.equal(inSigns(text, { platform, env }), all ? text : plain, `${platform} ${JSON.stringify(env)}`);
+  }
 });

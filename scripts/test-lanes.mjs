@@ -75,7 +75,11 @@ function inProcess({ name, beside }, { lanes, command }, turns) {
   const started = performance.now();
   const child = spawn(program, args, {
     cwd: REPOSITORY,
-    env: { ...process.env, HELIOS_TEST_LANES: String(lanes), ...(process.stdout.isTTY ? { FORCE_COLOR: '1' } : {}) },
+    env: {
+      ...process.env,
+      HELIOS_TEST_LANES: String(lanes),
+      ...(process.stdout.isTTY && !process.env.NO_COLOR ? { FORCE_COLOR: '1' } : {}),
+    },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   const end = () => child.kill('SIGKILL');
