@@ -8,6 +8,7 @@ import { diagnose } from '../bin/lib/diagnose.mjs';
 import { systemFacts } from '../bin/lib/facts.mjs';
 import { drivers, layers, loaders, registryNames, registryValues, strayDrivers } from '../bin/lib/manifests.mjs';
 import { inSigns } from '../bin/lib/signs.mjs';
+import { cacheFolder } from '../scripts/system.mjs';
 import { driver, facts, icd, judge, machine, noDevice, paths, posix } from './lib/machines.mjs';
 
 /** @typedef {import('../bin/lib/manifests.mjs').Place} Place */
@@ -155,4 +156,13 @@ test('marks are signs that the console has', () => {
   for (const [platform, env, all] of cases) {
     assert.equal(inSigns(text, { platform, env }), all ? text : plain, `${platform} ${JSON.stringify(env)}`);
   }
+});
+
+test('scripts keep what they fetch in the cache folder of the addon', () => {
+  const folder = (/** @type {NodeJS.ProcessEnv} */ env) => cacheFolder(env, () => '/home/me');
+  const local = 'C:\\Users\\me\\AppData\\Local';
+  assert.equal(folder({}), join('/home/me', '.cache', 'helios-vk'));
+  assert.equal(folder({ XDG_CACHE_HOME: ' ', LOCALAPPDATA: '' }), join('/home/me', '.cache', 'helios-vk'));
+  assert.equal(folder({ HOME: 'C:\\Users\\me', LOCALAPPDATA: local }), join(local, 'helios-vk'));
+  assert.equal(folder({ LOCALAPPDATA: local, XDG_CACHE_HOME: '/cache' }), join('/cache', 'helios-vk'));
 });
