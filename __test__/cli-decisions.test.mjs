@@ -1,63 +1,15 @@
 // What the command line decides for machines that this one is not: made-up file systems and facts.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { atLeast, diagnose, usable } from '../bin/lib/diagnose.mjs';
 import { systemFacts } from '../bin/lib/facts.mjs';
-import {
-  cachedLibrary,
-  configurationFolders,
-  drivers,
-  globMatches,
-  layers,
-  loaders,
-  registryNames,
-  registryValues,
-  strayDrivers,
-} from '../bin/lib/manifests.mjs';
+import { cachedLibrary, configurationFolders, drivers, globMatches, layers, loaders, strayDrivers } from '../bin/lib/manifests.mjs';
 import { family, installation, libraryInstallation } from '../bin/lib/packages.mjs';
 import { matrixShapes, report, size } from '../bin/lib/report.mjs';
-import { temporaryFolder } from './lib/folder.mjs';
-
-/** @typedef {import('../bin/lib/facts.mjs').Facts} Facts */
-/** @typedef {import('../bin/lib/facts.mjs').Driver} Driver */
-/** @typedef {import('../bin/lib/manifests.mjs').Place} Place */
-/** @typedef {import('../bin/lib/packages.mjs').System} System */
-
-const folders = temporaryFolder();
-const posix = process.platform !== 'win32';
-let made = 0;
-
-/**
- * A file system of its own.
- * @param {Record<string, string | object>} files by path; objects are written as JSON
- * @param {NodeJS.ProcessEnv} [env] variables; `/` at a path's start stands for the root
- * @returns {Place}
- */
-function machine(files, env = {}) {
-  const root = join(folders, String(++made));
-  for (const [path, content] of Object.entries({ '/home/me/.x': '', ...files })) {
-    mkdirSync(dirname(join(root, path)), { recursive: true });
-    writeFileSync(join(root, path), typeof content === 'string' ? content : JSON.stringify(content));
-  }
-  const variables = Object.entries(env).map(([name, value]) => [
-    name,
-    (value ?? '')
-      .split(':')
-      .map((path) => (path.startsWith('/') ? join(root, path) : path))
-      .join(':'),
-  ]);
-  return { platform: 'linux', arch: 'x64', env: Object.fromEntries(variables), home: join(root, 'home/me'), root };
-}
-
-/** @param {string} library @param {object} [more] */
-const icd = (library, more = {}) => ({ ICD: { library_path: library, api_version: '1.4.0', ...more } });
-
-/** @param {Place} place @param {Array<{ file: string }>} found */
-const paths = (place, found) => found.map(({ file }) => file.slice(place.root.length));
+import { driver, facts, icd, judge, machine, noDevice, paths, posix, summary, system } from './lib/machines.mjs';
 
 test('drivers are found in the order of the loader', { skip: !posix }, () => {
   const place = machine({
@@ -229,26 +181,6 @@ test('on macOS the loader and MoltenVK are found where Homebrew and the SDK put 
   assert.deepEqual(loaders(elsewhere), []);
 });
 
-test("what Windows' registry says", () => {
-  const khronos = [
-    '',
-    'HKEY_LOCAL_MACHINE\\SOFTWARE\\Khronos\\Vulkan\\Drivers',
-    '    C:\\Program Files\\One\\one.json    REG_DWORD    0x0',
-    '    C:\\off.json    REG_DWORD    0x1',
-    '',
-  ].join('\r\n');
-  assert.deepEqual(registryNames(khronos), ['C:\\Program Files\\One\\one.json']);
-  const adapters = [
-    'HKEY_LOCAL_MACHINE\\SYSTEM\\…\\0000',
-    '    VulkanDriverName    REG_MULTI_SZ    C:\\W\\nv-vk64.json\\0C:\\W\\second.json',
-    '    VulkanDriverNameWow    REG_MULTI_SZ    C:\\W\\nv-vk32.json',
-    'HKEY_LOCAL_MACHINE\\SYSTEM\\…\\0001',
-    '    VulkanDriverName    REG_SZ    C:\\W\\igvk64.json',
-  ].join('\r\n');
-  assert.deepEqual(registryValues(adapters, 'VulkanDriverName'), ['C:\\W\\nv-vk64.json', 'C:\\W\\second.json', 'C:\\W\\igvk64.json']);
-  assert.deepEqual(registryNames(''), []);
-});
-
 test("the linker's cache", () => {
   const cache = [
     "2 libs found in cache `/etc/ld.so.cache'",
@@ -284,9 +216,6 @@ test('the operating system and its GPUs', { skip: !posix }, () => {
   assert.deepEqual(systemFacts(machine({ '/proc/driver/nvidia/version': 'NVRM' })).gpus, ['nvidia']);
   assert.equal(systemFacts(machine({})).container, false);
 });
-
-/** @param {Partial<System>} [changes] @returns {System} */
-const system = (changes = {}) => ({ platform: 'linux', distribution: 'debian', relatives: [], root: true, ...changes });
 
 test('every system has its own commands', () => {
   /** @type {Array<[Partial<System>, string]>} */
@@ -327,97 +256,6 @@ test('every system has its own commands', () => {
   );
   assert.equal(libraryInstallation(system({ distribution: 'alpine' }), 'libX11.so.6'), 'apk add so:libX11.so.6');
 });
-
-/** @param {Partial<Driver>} [changes] @returns {Driver} */
-const driver = (changes = {}) => ({
-  file: '/usr/share/vulkan/icd.d/lvp_icd.json',
-  source: '/usr/share/vulkan/icd.d',
-  name: null,
-  version: '1.4.0',
-  library: '/usr/lib/libvulkan_lvp.so',
-  libraryPath: '/usr/lib/libvulkan_lvp.so',
-  exists: true,
-  ignored: null,
-  error: null,
-  loads: true,
-  crashes: false,
-  ...changes,
-});
-
-/** @param {any} [changes] */
-const summary = (changes = {}) => ({
-  index: 0,
-  name: 'llvmpipe',
-  deviceType: 4,
-  deviceTypeName: 'cpu',
-  vendorId: 1,
-  deviceId: 0,
-  uuid: 'u0',
-  apiVersion: (4 << 12) | (1 << 22),
-  apiVersionText: '1.4.0',
-  driverName: 'llvmpipe',
-  driverInfo: 'Mesa',
-  driverVersion: 1,
-  subgroupSize: 8,
-  memoryHeaps: [{ bytes: 2 ** 31, deviceLocal: true }],
-  cooperativeMatrixProperties: [],
-  usable: true,
-  ...changes,
-});
-
-/**
- * A Debian machine on which all is well, but for `changes`.
- * @param {{ [name in keyof Facts]?: any }} [changes] laid over each of its parts
- * @returns {Facts}
- */
-function facts(changes = {}) {
-  /** @type {any} */
-  const well = {
-    package: { name: 'helios-vk', version: '1.2.3', path: '/p', checkout: false },
-    node: { version: '22.1.0', required: '20.17', napi: '9', path: '/usr/bin/node' },
-    system: { ...system(), arch: 'x64', name: 'Debian', container: false, gpus: [], closedNodes: [] },
-    addon: {
-      ok: true,
-      path: '/p/a.node',
-      bytes: 1,
-      version: '1.2.3',
-      triple: 'linux-x64-gnu',
-      functions: 40,
-      error: null,
-    },
-    loader: { ok: true, path: '/lib/libvulkan.so.1', candidates: ['/lib/libvulkan.so.1'], error: null },
-    drivers: [driver()],
-    strayDrivers: [],
-    layers: [],
-    validation: { available: true, requested: false },
-    devices: [summary()],
-    devicesError: null,
-    device: { deviceName: 'llvmpipe', deviceUuid: 'u0', cooperativeMatrixProperties: [] },
-    smoke: { ok: true, elements: 10, wrong: 0, milliseconds: 1, first: null },
-    smokeError: null,
-    environment: {},
-  };
-  for (const [name, value] of Object.entries(changes)) {
-    const whole = value === null || Array.isArray(value) || typeof value !== 'object' || well[name] === null;
-    well[name] = whole ? value : { ...well[name], ...value };
-  }
-  return well;
-}
-
-/** What a machine without a device looks like. */
-const noDevice = {
-  devices: [],
-  device: null,
-  smoke: null,
-  devicesError: {
-    code: 'ERR_HELIOS_NO_DEVICE',
-    message: 'listDevices: no driver that works: install one',
-    crash: false,
-  },
-};
-
-/** @param {Parameters<typeof facts>[0]} changes */
-const judge = (changes) => diagnose(facts(changes)).map(({ severity, check, fix }) => [severity, check, fix]);
 
 test('a machine on which all is well', () => {
   assert.deepEqual(diagnose(facts()), []);
@@ -578,18 +416,6 @@ test('problems come before warnings and notes', () => {
     order.map(([severity]) => severity),
     ['problem', 'warning', 'note'],
   );
-});
-
-test("on Windows variables are set in its shell's way", () => {
-  const [finding] = diagnose(
-    facts({
-      system: { platform: 'win32' },
-      smokeError: 'initDevice: no match',
-      device: null,
-      environment: { HELIOS_DEVICE: '9' },
-    }),
-  );
-  assert.deepEqual([finding.what, finding.fix], ['no match', 'set HELIOS_DEVICE=']);
 });
 
 test('the report shows a device with matrix units, and one that cannot be used', () => {

@@ -54,7 +54,7 @@ function folder(name = 'folder') {
  */
 function cli(args, changes = {}) {
   /** @type {Record<string, string | undefined>} */
-  const env = { ...process.env, HELIOS_VALIDATION: undefined, HELIOS_NATIVE_ADDON: undefined, ...changes };
+  const env = { ...process.env, TERM: 'xterm-256color', HELIOS_VALIDATION: undefined, HELIOS_NATIVE_ADDON: undefined, ...changes };
   for (const name of Object.keys(env)) if (env[name] === undefined) delete env[name];
   return new Promise((done) => {
     execFile(process.execPath, [CLI, ...args], { env, encoding: 'utf8' }, (error, stdout, stderr) =>
@@ -170,6 +170,15 @@ test('doctor for people: a line for each matter, values under each other', async
   }
   assert.match(String(lines.at(-1)), /^Usable: \S/);
   assert.ok(lines.every((line) => line === line.trimEnd()));
+});
+
+test("the report in the signs of Linux' console, without colours where it is no terminal", async () => {
+  const { status, stdout, stderr } = await cli(['doctor'], { HELIOS_VULKAN_LOADER: '/nonexistent', TERM: 'linux', FORCE_COLOR: '1' });
+  assert.deepEqual([status, stderr], [1, '']);
+  assert.match(stdout, /^√ Node /m);
+  assert.match(stdout, /^× Loader +missing$/m);
+  // Neither colours nor commands of a terminal, whatever FORCE_COLOR asks for.
+  assert.doesNotMatch(stdout.replaceAll('\n', ''), /[✓✗▸\p{Cc}]/u);
 });
 
 test('doctor without a Vulkan loader', async () => {

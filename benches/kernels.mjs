@@ -12,7 +12,7 @@
 import { writeFileSync } from 'node:fs';
 import { bf16Bits, createKernels, f16Bits, pack } from '../kernels/index.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
-import { runMain } from '../bin/lib/options.mjs';
+import { canRedraw, runMain } from '../bin/lib/options.mjs';
 import { Unsupported, cases, size } from './lib/kernel-cases.mjs';
 import { launchTime } from './lib/launch.mjs';
 import { barChart, figures, htmlReport, paragraph, table } from './lib/report.mjs';
@@ -218,7 +218,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
     ({ name, shape }) => only === undefined || only.split(',').some((part) => `${name} ${shape}`.includes(part)),
   );
   for (const [i, one] of chosen.entries()) {
-    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${i + 1}/${chosen.length} ${one.name} ${one.shape}`);
+    if (canRedraw(process.stderr)) process.stderr.write(`\r\x1b[K${i + 1}/${chosen.length} ${one.name} ${one.shape}`);
     try {
       results.push(bench.run(one));
     } catch (error) {
@@ -227,7 +227,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
       if (!(error instanceof Unsupported)) process.exitCode = 1;
     }
   }
-  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
+  if (canRedraw(process.stderr)) process.stderr.write('\r\x1b[K');
 
   const arithmetic = (/** @type {Result} */ r) => chosen.find((c) => c.name === r.name)?.arithmetic ?? '';
   for (const result of results) {

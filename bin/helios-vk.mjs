@@ -7,6 +7,7 @@ import { linkBackend, unlinkBackend } from './lib/link-backend.mjs';
 import { CommandError, link, unlink } from './lib/link.mjs';
 import { UsageError, checkPaths, parseCommandLine } from './lib/options.mjs';
 import { report } from './lib/report.mjs';
+import { inSigns } from './lib/signs.mjs';
 import { tune, tuneReport } from './lib/tune.mjs';
 
 const HELP = `helios-vk: a Vulkan compute device for Node.js
@@ -96,7 +97,7 @@ async function main(args) {
   const { values, positionals, given } = parse(args);
   const { json, copy, backend } = values;
   const show = (/** @type {object} */ value, /** @type {() => string} */ text) =>
-    console.log(json ? JSON.stringify(value, null, 2) : text());
+    console.log(json ? JSON.stringify(value, null, 2) : inSigns(text()));
   if (values.version) {
     const { name, version } = manifestOfPackage();
     show({ name, version }, () => version);

@@ -12,13 +12,12 @@
 
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { fetchedMain } from './fetched.mjs';
 import { debianMirror } from './setup-plan.mjs';
-import { onPath, readIfThere } from './system.mjs';
+import { cacheFolder, onPath, readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Incremented when roots made by an earlier version of this script become unusable. */
@@ -40,7 +39,7 @@ export function rootPath() {
     accessSync(existsSync(shared) ? shared : dirname(shared), constants.W_OK);
     return shared;
   } catch {
-    return process.getuid?.() === 0 || existsSync(shared) ? shared : join(homedir(), '.cache/helios-vk/mesa-root');
+    return process.getuid?.() === 0 || existsSync(shared) ? shared : join(cacheFolder(), 'mesa-root');
   }
 }
 

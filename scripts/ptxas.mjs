@@ -9,12 +9,13 @@
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { cacheFolder } from './system.mjs';
+
 const PACKAGE = 'nvidia-cuda-nvcc==13.0.*';
-const CACHE = join(homedir(), '.cache/helios-vk/ptxas');
+const CACHE = join(cacheFolder(), 'ptxas');
 const CACHED = join(CACHE, 'nvidia/cu13/bin/ptxas');
 
 /** Where the assembler is, or undefined. */

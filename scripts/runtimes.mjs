@@ -10,11 +10,11 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { isMain } from '../bin/lib/options.mjs';
+import { cacheFolder } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const READS = join('__test__', 'lib', 'reads.mjs');
@@ -40,7 +40,7 @@ export const RUNTIMES = [
   { name: 'deno', wanted: 'deno@2', flags: ['run', '--allow-all', '--no-config', '--v8-flags=--expose-gc'], node: false },
 ];
 
-const folder = () => resolve(process.env.HELIOS_RUNTIMES ?? join(homedir(), '.cache/helios-vk/runtimes'));
+const folder = () => resolve(process.env.HELIOS_RUNTIMES ?? join(cacheFolder(), 'runtimes'));
 /** @param {Runtime} runtime */
 export const program = ({ name, node }) => join(folder(), name, 'node_modules', '.bin', node ? 'node' : name);
 

@@ -10,17 +10,17 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 
 import { fetchedMain } from './fetched.mjs';
-import { onPath } from './system.mjs';
+import { cacheFolder, onPath } from './system.mjs';
 
 const PACKAGE = 'chromium-common';
 const INSIDE = './usr/lib/chromium';
 const FILES = ['libvk_swiftshader.so', 'vk_swiftshader_icd.json'];
 
-const folder = () => resolve(process.env.HELIOS_SWIFTSHADER ?? join(homedir(), '.cache/helios-vk/swiftshader'));
+const folder = () => resolve(process.env.HELIOS_SWIFTSHADER ?? join(cacheFolder(), 'swiftshader'));
 const complete = () => FILES.every((name) => existsSync(join(folder(), name)));
 /** The manifest for VK_DRIVER_FILES. */
 export const manifest = () => join(folder(), 'vk_swiftshader_icd.json');

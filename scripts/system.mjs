@@ -1,6 +1,7 @@
 // Small queries of the operating system, shared by the scripts in this folder.
 
 import { accessSync, constants, readFileSync, statSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
 /** Messages of the validation layer that did not go through the addon. */
@@ -40,4 +41,12 @@ export function onPath(command, path = process.env.PATH ?? '') {
     }
   }
   return null;
+}
+
+/**
+ * Our folder in the user's cache folder, the same as the addon's: XDG's, else Windows', else ~/.cache.
+ * @param {NodeJS.ProcessEnv} [env] @param {() => string} [home]
+ */
+export function cacheFolder({ XDG_CACHE_HOME, LOCALAPPDATA } = process.env, home = homedir) {
+  return join(XDG_CACHE_HOME?.trim() || LOCALAPPDATA?.trim() || join(home(), '.cache'), 'helios-vk');
 }

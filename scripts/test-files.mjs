@@ -61,7 +61,7 @@ export const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 export const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|devices|devices\/grid|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|runtimes|same-file|test-files|test-lanes)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|devices|devices\/grid|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|runtimes|same-file|test-files|test-lanes|windows)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 

@@ -1,10 +1,10 @@
 // Stages of test.mjs side by side, each in a process of its own: no stage keeps all processors busy to its end. And what they took.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 import { writeStamp } from './stamp.mjs';
+import { cacheFolder } from './system.mjs';
 import { REPOSITORY } from './test-commands.mjs';
 
 /**
@@ -75,7 +75,11 @@ function inProcess({ name, beside }, { lanes, command }, turns) {
   const started = performance.now();
   const child = spawn(program, args, {
     cwd: REPOSITORY,
-    env: { ...process.env, HELIOS_TEST_LANES: String(lanes), ...(process.stdout.isTTY ? { FORCE_COLOR: '1' } : {}) },
+    env: {
+      ...process.env,
+      HELIOS_TEST_LANES: String(lanes),
+      ...(process.stdout.isTTY && !process.env.NO_COLOR ? { FORCE_COLOR: '1' } : {}),
+    },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   const end = () => child.kill('SIGKILL');
@@ -151,7 +155,7 @@ export function slowest(outcomes) {
  * @returns {string} the file, or why it could not be written
  */
 export function writeReport(tier, outcomes, all) {
-  const path = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'helios-vk', `test-times-${tier}.json`);
+  const path = join(cacheFolder(), `test-times-${tier}.json`);
   const commit = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: REPOSITORY, encoding: 'utf8' }).stdout?.trim() ?? '';
   const stages = outcomes.map(({ failures: _, ...stage }) => stage);
   return writeStamp(path, { date: new Date().toISOString(), commit, ...all, stages }) ?? path;

@@ -118,7 +118,7 @@ impl Config {
                 .map(|n| n as u32),
             blocking_uploads: from.on("HELIOS_BLOCKING_UPLOADS")?,
             pipeline_cache: from.folder("HELIOS_PIPELINE_CACHE", || {
-                // The user's cache folder, as each system has it.
+                // The user's cache folder: XDG's, else Windows', else ~/.cache, on macOS too.
                 from.raw("XDG_CACHE_HOME")
                     .or_else(|| from.raw("LOCALAPPDATA"))
                     .map(PathBuf::from)
@@ -491,6 +491,15 @@ mod tests {
         let xdg = [("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")];
         let xdg = read(&xdg).unwrap().pipeline_cache;
         assert_eq!(xdg, Some(PathBuf::from("/cache/helios-vk")));
+        // On Windows a shell such as Git's sets HOME too; who sets XDG_CACHE_HOME there means it.
+        let local = r"C:\Users\me\AppData\Local";
+        let windows = [("HOME", r"C:\Users\me"), ("LOCALAPPDATA", local)];
+        let ours = Some(Path::new(local).join("helios-vk"));
+        assert_eq!(read(&windows[1..]).unwrap().pipeline_cache, ours);
+        assert_eq!(read(&windows).unwrap().pipeline_cache, ours);
+        let both = [windows[1], ("XDG_CACHE_HOME", r"D:\cache")];
+        let moved = Some(Path::new(r"D:\cache").join("helios-vk"));
+        assert_eq!(read(&both).unwrap().pipeline_cache, moved);
         assert_eq!(read(&[]).unwrap().pipeline_cache, None);
         assert_eq!(
             read(&[("HELIOS_REPORT_DIR", "0")]).unwrap().report_dir,

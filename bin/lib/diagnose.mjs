@@ -56,15 +56,22 @@ export function diagnose(facts) {
   return found.sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
 }
 
+/** A text between single quotes, for a POSIX shell or PowerShell. @param {string} text @param {string} quote what a quote in it becomes */
+const quoted = (text, quote) => `'${text.replaceAll("'", quote)}'`;
+
 /**
- * How a variable is set in the shell of the platform.
+ * How a variable is set in the shell of the platform. Windows has two, and which of them runs us cannot be told: PowerShell's variables
+ * are also those of a cmd that it starts.
  * @param {Facts} facts
  * @param {string} name
  * @param {string} value
  */
 function variable({ system }, name, value) {
-  if (system.platform === 'win32') return `set ${name}=${value}`;
-  return `export ${name}=${/[^\w./:,-]/.test(value) ? `'${value.replaceAll("'", "'\\''")}'` : value}`;
+  if (system.platform !== 'win32') return `export ${name}=${/[^\w./:,-]/.test(value) ? quoted(value, "'\\''") : value}`;
+  const assignment = `${name}=${value}`;
+  // cmd ends a command at these, unless they stand between quotes, which are not part of the value.
+  const cmd = /[&|<>^]/.test(value) ? `"${assignment}"` : assignment;
+  return `set ${cmd} (in PowerShell: $env:${name} = ${quoted(value, "''")})`;
 }
 
 /**
@@ -72,7 +79,9 @@ function variable({ system }, name, value) {
  * @param {...string} names
  */
 function unset({ system }, ...names) {
-  return system.platform === 'win32' ? names.map((name) => `set ${name}=`).join('& ') : `unset ${names.join(' ')}`;
+  if (system.platform !== 'win32') return `unset ${names.join(' ')}`;
+  const cmd = names.map((name) => `set ${name}=`).join('& ');
+  return `${cmd} (in PowerShell: ${names.map((name) => `$env:${name} = $null`).join('; ')})`;
 }
 
 /** The variables that keep the loader from its own search for drivers. @param {Facts} facts */

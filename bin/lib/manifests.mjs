@@ -14,6 +14,7 @@ import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
  * @property {NodeJS.ProcessEnv} env
  * @property {string} home
  * @property {string} root folder that stands for the file system's root
+ * @property {(args: string[]) => string} [registry] what `reg query` prints on Windows; this machine's when left out
  */
 
 /**
@@ -129,7 +130,7 @@ function standard(place, kind) {
   const files = configurationFolders(place).flatMap((each) =>
     jsonFiles(join(each, folder)).map((file) => ({ file, source: join(each, folder) })),
   );
-  if (place.platform === 'win32') files.push(...registryFiles(kind));
+  if (place.platform === 'win32') files.push(...registryFiles(place, kind));
   return files.flatMap(({ file, source }) => readManifest(place, kind, file, source));
 }
 
@@ -332,26 +333,30 @@ export function loaders(place) {
 /** Where display drivers name theirs. */
 const DISPLAY_ADAPTERS = 'HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class\\{4d36e968-e325-11ce-bfc1-08002be10318}';
 
+/** @param {string[]} args @returns {string} what `reg query` prints; nothing where there is no such key */
+function queryRegistry(args) {
+  try {
+    return execFileSync('reg', ['query', ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  } catch {
+    return '';
+  }
+}
+
 /**
+ * Manifests that Windows' registry names: Khronos' keys, then what display drivers say of themselves. Layers may also be the user's own.
+ * @param {Place} place
  * @param {Kind} kind
  * @returns {Array<{ file: string, source: string }>}
  */
-function registryFiles(kind) {
-  const query = (/** @type {string[]} */ ...args) => {
-    try {
-      return execFileSync('reg', ['query', ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
-    } catch {
-      return '';
-    }
-  };
-  const key = `HKLM\\SOFTWARE\\Khronos\\Vulkan\\${kind === 'driver' ? 'Drivers' : 'ExplicitLayers'}`;
+function registryFiles({ registry = queryRegistry }, kind) {
+  const keys =
+    kind === 'driver'
+      ? ['HKLM\\SOFTWARE\\Khronos\\Vulkan\\Drivers']
+      : ['HKLM', 'HKCU'].map((hive) => `${hive}\\SOFTWARE\\Khronos\\Vulkan\\ExplicitLayers`);
   const value = kind === 'driver' ? 'VulkanDriverName' : 'VulkanExplicitLayers';
   const files = [
-    ...registryNames(query(key)).map((file) => ({ file, source: key })),
-    ...registryValues(query(DISPLAY_ADAPTERS, '/s', '/v', value), value).map((file) => ({
-      file,
-      source: DISPLAY_ADAPTERS,
-    })),
+    ...keys.flatMap((key) => registryNames(registry([key])).map((file) => ({ file, source: key }))),
+    ...registryValues(registry([DISPLAY_ADAPTERS, '/s', '/v', value]), value).map((file) => ({ file, source: DISPLAY_ADAPTERS })),
   ];
   return files.filter(({ file }, index) => files.findIndex((each) => each.file === file) === index);
 }

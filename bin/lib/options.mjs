@@ -491,6 +491,12 @@ export function outliveOutputs(end = () => process.exit(1)) {
 }
 
 /**
+ * Whether a line that was written can be written over: `stream` is a terminal, and not one that knows no commands (`TERM=dumb`), such as an editor's.
+ * @param {{ isTTY?: boolean }} stream @param {NodeJS.ProcessEnv} [env]
+ */
+export const canRedraw = (stream, env = process.env) => stream.isTTY === true && env.TERM !== 'dumb';
+
+/**
  * Runs a program's main function. `--help` prints the help; a failure is one line, see `fail`. The files that the options name are
  * checked first.
  * @template {Record<string, Option>} T

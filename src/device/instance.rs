@@ -93,8 +93,8 @@ impl Drop for Instance {
 const NO_DRIVER: &str = "a Vulkan loader is installed, but no driver that works: install the GPU's driver with its \
     Vulkan part (for NVIDIA on Debian and Ubuntu: libnvidia-gl or nvidia-driver; in a container also \
     NVIDIA_DRIVER_CAPABILITIES=all), or the software device (apt-get install mesa-vulkan-drivers; Fedora: dnf \
-    install mesa-vulkan-drivers; Arch: pacman -S vulkan-swrast), and check that VK_DRIVER_FILES and \
-    VK_ICD_FILENAMES, if set, name existing files";
+    install mesa-vulkan-drivers; Arch: pacman -S vulkan-swrast; Alpine: apk add mesa-vulkan-swrast), and check that \
+    VK_DRIVER_FILES and VK_ICD_FILENAMES, if set, name existing files";
 
 fn no_driver(call: &str, result: vk::Result) -> Error {
     Error::NoDevice(format!("{NO_DRIVER} ({call}: {result:?})"))

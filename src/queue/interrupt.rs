@@ -13,7 +13,8 @@ pub struct Interrupt;
 
 #[cfg(not(unix))]
 impl Interrupt {
-    /// Without signals, the system ends the process itself.
+    /// Watches nothing. Windows' console reports Ctrl-C on a thread of its own. If nobody listens, the system ends the
+    /// process. If JavaScript listens, libuv consumes each Ctrl-C, and the listener hears of them after the wait.
     pub fn watch() -> Self {
         Self
     }

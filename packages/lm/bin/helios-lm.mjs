@@ -12,6 +12,7 @@ import * as finetuneCommand from '../src/cli/finetune.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
 import * as serveCommand from '../src/cli/serve.mjs';
 import { showProgress } from '../src/cli/progress.mjs';
+import { stopOnSignals } from '../src/cli/signals.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
@@ -30,7 +31,7 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
- *   aliases?: Readonly<Record<string, string>>, stops?: readonly NodeJS.Signals[],
+ *   aliases?: Readonly<Record<string, string>>, ownInterrupt?: boolean,
  *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command `values` are any: those of its own table
  */
 
@@ -89,7 +90,7 @@ const COMMANDS = {
     about: 'talk with a model in the terminal',
     inputs: [0, 1],
     options: chatCommand.OPTIONS,
-    stops: ['SIGTERM', 'SIGHUP'],
+    ownInterrupt: true,
     run: chatCommand.run,
   },
   serve: {
@@ -319,31 +320,19 @@ ${Object.values(COMMANDS)
 Exit status: 0 for success, 1 for an error, 2 for a wrong command line,
 130 after Ctrl-C, 141 if standard output was closed. train writes a checkpoint before 130 and 141.`;
 
-/** Signals on which a command ends in an orderly way, unless its `stops` says otherwise: Ctrl-C, a scheduler's request, a terminal that closes. */
-const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
-
 /** Runs a command line. @param {string[]} args @returns {Promise<unknown>} what to print: a string, or an object to print as JSON */
 async function main([word, ...args]) {
   if (word === undefined || word === '--help' || word === '-h') return HELP;
   if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;
   if (!Object.hasOwn(COMMANDS, word)) throw new UsageError(`no command ${word}; there are ${Object.keys(COMMANDS).join(', ')}`);
-  const { usage, options, inputs, run, aliases = {}, stops = STOPS } = COMMANDS[word];
+  const { usage, options, inputs, run, aliases = {}, ownInterrupt } = COMMANDS[word];
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
   const { values, positionals } = parseCommandLine(options, modernArgs(args, aliases), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
   const outIsFile = isGguf(values.out) && options.out?.path === 'output-folder';
   const paths = outIsFile ? { ...options, out: { ...options.out, path: /** @type {const} */ ('output') } } : options;
   checkPaths(paths, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
-  let asked = false;
-  for (const signal of stops) {
-    process.on(signal, (/** @type {NodeJS.Signals} */ _, /** @type {number} */ number) => {
-      if (asked) process.exit(128 + number);
-      asked = true;
-      showProgress('');
-      console.error('stopping; another signal ends the process at once');
-      stop.abort();
-    });
-  }
+  stopOnSignals(stop, { ownInterrupt });
   return run(values, positionals, stop.signal);
 }
 

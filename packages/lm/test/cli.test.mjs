@@ -2,11 +2,13 @@
 
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
 import { cpSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { load } from 'helios-vk/nn';
 
+import { stopOnSignals } from '../src/cli/signals.mjs';
 import { evaluate, importModel, loadPeft, openDataset, trainTokenizer } from '../src/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { lm } from '../../../__test__/lib/lm.mjs';
@@ -16,6 +18,43 @@ const ADAPTER = fileURLToPath(new URL('fixtures/adapters/llama', import.meta.url
 const TEXT = Array.from({ length: 600 }, (_, i) => `Line ${i} of a text that a model of the tests reads, and nobody else\n`).join('');
 
 const run = (/** @type {string[]} */ ...args) => lm(args);
+
+test('signals end a command in an orderly way, a second one at once', (t) => {
+  const said = t.mock.method(console, 'error', () => {});
+  /** What the signals of a made-up process did. @param {NodeJS.Platform} platform @param {[string, number][]} sent @param {boolean} [ownInterrupt] */
+  const after = (platform, sent, ownInterrupt) => {
+    /** @type {number[]} */
+    const exits = [];
+    const exit = /** @type {any} */ ((/** @type {number} */ code) => void exits.push(code));
+    const of = Object.assign(new EventEmitter(), { platform, exit });
+    const stop = new AbortController();
+    stopOnSignals(stop, { ownInterrupt, of });
+    const heard = sent.map(([name, number]) => of.emit(name, name, number));
+    return [heard, stop.signal.aborted, exits];
+  };
+  assert.deepEqual(after('linux', [['SIGINT', 2]]), [[true], true, []]);
+  assert.deepEqual(said.mock.calls.at(-1)?.arguments, ['stopping; another signal ends the process at once']);
+  assert.deepEqual(
+    after('linux', [
+      ['SIGTERM', 15],
+      ['SIGHUP', 1],
+    ]),
+    [[true, true], true, [129]],
+  );
+  // Ctrl-C, then Ctrl-Break.
+  assert.deepEqual(
+    after('win32', [
+      ['SIGINT', 2],
+      ['SIGBREAK', 21],
+    ]),
+    [[true, true], true, [149]],
+  );
+  assert.deepEqual(after('win32', [['SIGHUP', 1]]), [[true], true, []]);
+  assert.deepEqual(after('darwin', [['SIGBREAK', 21]]), [[false], false, []]);
+  // A chat asks first what Ctrl-C means.
+  assert.deepEqual(after('win32', [['SIGINT', 2]], true), [[false], false, []]);
+  assert.deepEqual(after('win32', [['SIGBREAK', 21]], true), [[true], true, []]);
+});
 
 test('help, version and wrong command lines', () => {
   const help = run('--help');

@@ -10,6 +10,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { showProgress } from '../src/cli/progress.mjs';
 import { MetricsLog } from '../src/log/metrics.mjs';
 import { Rows, servePage } from '../src/log/page.mjs';
 import { Progress } from '../src/log/progress.mjs';
@@ -221,7 +222,7 @@ function progressOn(isTTY, options) {
   let text = '';
   const clock = { now: 0 };
   const stream = /** @type {any} */ ({ isTTY, columns: 120, write: (/** @type {string} */ piece) => ((text += piece), true) });
-  const progress = new Progress({ stream, now: () => clock.now, ...options });
+  const progress = new Progress({ stream, now: () => clock.now, env: { TERM: 'xterm' }, ...options });
   const push = (/** @type {number} */ ms, /** @type {TrainEvent} */ event) => {
     clock.now += ms;
     progress.push(event);
@@ -258,17 +259,36 @@ test('progress on a terminal redraws one line, with notes above it', () => {
 });
 
 test('progress elsewhere is a line every so often, without a terminal’s commands', () => {
-  const { push, written } = progressOn(false, { lineEvery: 5000 });
-  push(0, start(0, 100));
-  for (let step = 1; step <= 12; step++) push(1000, stepEvent(step, { loss: NaN }));
-  assert.deepEqual(written().split('\n'), [
-    `${'░'.repeat(24)} 0/100  left ?`,
-    `█${'░'.repeat(23)} 5/100  left 1:35`,
-    `██${'░'.repeat(22)} 10/100  left 1:30`,
-    '',
-  ]);
-  push(0, { type: 'checkpoint', step: 12, path: 'runs/a/step-12', best: false });
-  assert.equal(written(), 'step 12: wrote runs/a/step-12\n');
+  for (const [isTTY, TERM] of /** @type {const} */ ([
+    [false, 'xterm'],
+    // A terminal of an editor, which would show the commands.
+    [true, 'dumb'],
+  ])) {
+    const { push, written } = progressOn(isTTY, { lineEvery: 5000, env: { TERM } });
+    push(0, start(0, 100));
+    for (let step = 1; step <= 12; step++) push(1000, stepEvent(step, { loss: NaN }));
+    assert.deepEqual(written().split('\n'), [
+      `${'░'.repeat(24)} 0/100  left ?`,
+      `█${'░'.repeat(23)} 5/100  left 1:35`,
+      `██${'░'.repeat(22)} 10/100  left 1:30`,
+      '',
+    ]);
+    push(0, { type: 'checkpoint', step: 12, path: 'runs/a/step-12', best: false });
+    assert.equal(written(), 'step 12: wrote runs/a/step-12\n');
+    push(0, { type: 'done', step: 12, reason: 'stopped', seconds: 12 });
+    assert.match(written(), /^[^\n␛]+left 1:28\nstep 12 of 100 after 0:12: stopped\n$/);
+  }
+  for (const [isTTY, TERM, expected] of /** @type {const} */ ([
+    [true, 'xterm', '\r\x1b[Kreading'],
+    // Windows sets none.
+    [true, undefined, '\r\x1b[Kreading'],
+    [true, 'dumb', ''],
+    [false, 'xterm', ''],
+  ])) {
+    let got = '';
+    showProgress('reading', { isTTY, write: (part) => void (got += part) }, { TERM });
+    assert.equal(got, expected, `${isTTY} ${TERM}`);
+  }
   const quiet = progressOn(false, { quiet: true });
   quiet.push(0, start());
   quiet.push(0, evalEvent(1));

@@ -2,7 +2,7 @@
 // The command line of the package: thin shells over the functions that `src/index.mjs` exports.
 
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
-import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLine } from 'helios-vk/options';
+import { UsageError, canRedraw, checkPaths, fail, helpText, outliveOutputs, parseCommandLine } from 'helios-vk/options';
 
 /** The package, which loads the addon: help and wrong command lines need it not. */
 const load = () => import('../src/index.mjs');
@@ -123,9 +123,9 @@ const COMMANDS = {
   },
 };
 
-/** Shows progress on one line of the terminal, if stderr is one. @param {string} text */
+/** Shows progress on one line of the terminal, if stderr is one that can redraw it. @param {string} text */
 function progress(text) {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+  if (canRedraw(process.stderr)) process.stderr.write(`\r\x1b[K${text}`);
 }
 
 /** Sizes by input. @param {string[]} texts @param {string} [inputs] a file that has all sizes @returns {Record<string, number[]>} */

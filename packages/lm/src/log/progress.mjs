@@ -1,5 +1,7 @@
 // A run on the terminal: a line that redraws itself, with notes above it; elsewhere, such as in a file, a line now and then.
 
+import { canRedraw } from 'helios-vk/options';
+
 import { formatCount, formatDuration, formatLeft, formatNumber, printable } from './format.mjs';
 import { TimeLeft } from './time-left.mjs';
 
@@ -11,6 +13,8 @@ const NEWEST = 0.05;
 
 export class Progress {
   #stream;
+  /** Whether its line can be redrawn. */
+  #redraws;
   #quiet;
   #now;
   #lineEvery;
@@ -24,10 +28,12 @@ export class Progress {
 
   /**
    * @param {{ stream?: NodeJS.WritableStream & { isTTY?: boolean, columns?: number }, quiet?: boolean, lineEvery?: number,
-   *   now?: () => number }} [options] `lineEvery`: milliseconds between lines where `stream` is no terminal; `now` in milliseconds
+   *   now?: () => number, env?: NodeJS.ProcessEnv }} [options] `lineEvery`: milliseconds between lines where `stream` is no terminal, or one that
+   *   cannot redraw a line (`TERM=dumb` in `env`); `now` in milliseconds
    */
-  constructor({ stream = process.stderr, quiet = false, lineEvery = 10_000, now = () => performance.now() } = {}) {
+  constructor({ stream = process.stderr, quiet = false, lineEvery = 10_000, now = () => performance.now(), env = process.env } = {}) {
     this.#stream = stream;
+    this.#redraws = canRedraw(stream, env);
     this.#quiet = quiet;
     this.#now = now;
     this.#lineEvery = lineEvery;
@@ -78,11 +84,10 @@ export class Progress {
   /** @param {boolean} force */
   #draw(force) {
     const now = this.#now();
-    const terminal = this.#stream.isTTY === true;
-    if (!force && now - this.#drawn < (terminal ? REDRAW : this.#lineEvery)) return;
+    if (!force && now - this.#drawn < (this.#redraws ? REDRAW : this.#lineEvery)) return;
     this.#drawn = now;
     const line = this.line();
-    if (terminal) this.#write(`\r${line.slice(0, Math.max(1, (this.#stream.columns || 80) - 1))}\x1b[K`);
+    if (this.#redraws) this.#write(`\r${line.slice(0, Math.max(1, (this.#stream.columns || 80) - 1))}\x1b[K`);
     else this.#write(`${line}\n`);
   }
 
@@ -100,13 +105,13 @@ export class Progress {
   /** Writes lines of their own above the progress. What is not printable is left out. @param {string} text */
   note(text) {
     const plain = printable(text);
-    this.#write(this.#stream.isTTY ? `\r\x1b[K${plain}\n` : `${plain}\n`);
-    if (this.#stream.isTTY && this.#steps > 0) this.#draw(true);
+    this.#write(this.#redraws ? `\r\x1b[K${plain}\n` : `${plain}\n`);
+    if (this.#redraws && this.#steps > 0) this.#draw(true);
   }
 
   /** Leaves the last state on the terminal, also where a run failed. */
   close() {
-    if (this.#stream.isTTY && this.#drawn > -Infinity) this.#write('\n');
+    if (this.#redraws && this.#drawn > -Infinity) this.#write('\n');
     this.#drawn = -Infinity;
   }
 
