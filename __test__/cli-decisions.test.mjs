@@ -218,7 +218,7 @@ test('the operating system and its GPUs', { skip: !posix }, () => {
 });
 
 test('every system has its own commands', () => {
-  /** @type {Array<[Partial<System>, string]>} */
+  /** @type {Array<[Partial<import('../bin/lib/packages.mjs').System>, string]>} */
   const cases = [
     [{}, 'apt-get install -y libvulkan1 mesa-vulkan-drivers'],
     [{ root: false }, 'sudo apt-get install -y libvulkan1 mesa-vulkan-drivers'],

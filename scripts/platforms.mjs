@@ -44,7 +44,7 @@ const QUICK = ['buffers', 'handles', 'load-error', 'memory-stats', 'package', 'p
 /** These, and what has paths, folders, messages, processes and files of the system in it. */
 const ON_WINDOWS = [
   ...QUICK,
-  ...['bootstrap', 'cli-decisions', 'release'].map((name) => `__test__/${name}.test.mjs`),
+  ...['bootstrap', 'cli-decisions', 'release', 'windows'].map((name) => `__test__/${name}.test.mjs`),
   ...['bpe', 'cuts', 'gguf', 'tokenizer', 'tokenizer-train'].map((name) => `packages/lm/test/${name}.test.mjs`),
 ];
 /** Lavapipe compiles a kernel a hundred times slower under QEMU: those with few kernels come first, tensors last. */

@@ -207,9 +207,11 @@ export class Bernoulli extends Distribution {
     const own = inside(/** @type {Tensor} */ (this.#probs));
     return F.sub(F.log(own), F.log(F.sub(1, own)));
   }
+  /** The mean. @returns {Tensor} of `batchShape` */
   get mean() {
     return this.probs;
   }
+  /** The variance. @returns {Tensor} of `batchShape` */
   get variance() {
     return F.mul(this.probs, F.sub(1, this.probs));
   }
@@ -245,15 +247,19 @@ export class Normal extends Distribution {
     this.loc = own;
     this.scale = deviation;
   }
+  /** The mean. @returns {Tensor} of `batchShape` */
   get mean() {
     return this.loc;
   }
+  /** The likeliest value. @returns {Tensor} of `batchShape` */
   get mode() {
     return this.loc;
   }
+  /** The standard deviation. @returns {Tensor} of `batchShape` */
   get stddev() {
     return this.scale;
   }
+  /** The variance. @returns {Tensor} of `batchShape` */
   get variance() {
     return F.square(this.scale);
   }
@@ -283,9 +289,11 @@ export class Uniform extends Distribution {
     this.low = from;
     this.high = to;
   }
+  /** The mean. @returns {Tensor} of `batchShape` */
   get mean() {
     return F.mul(F.add(this.low, this.high), 0.5);
   }
+  /** The variance. @returns {Tensor} of `batchShape` */
   get variance() {
     return F.mul(F.square(F.sub(this.high, this.low)), 1 / 12);
   }

@@ -18,8 +18,12 @@ import { Optimizer } from './optimizer.mjs';
  */
 
 /**
- * What a state dictionary of `ReduceLROnPlateau` has: `best` is null before the first metric, and `rates` are those of the optimizer's groups.
- * @typedef {{ best: number | null, badSteps: number, cooldownLeft: number, rates: number[] }} PlateauState
+ * What a state dictionary of `ReduceLROnPlateau` has.
+ * @typedef {object} PlateauState
+ * @property {number | null} best the best metric so far; null before the first
+ * @property {number} badSteps how many steps in a row were no better
+ * @property {number} cooldownLeft steps until it counts again
+ * @property {number[]} rates of the optimizer's groups
  */
 
 const MODES = { mode: ['min', 'max'], thresholdMode: ['rel', 'abs'] };

@@ -2,17 +2,15 @@
 
 import { showProgress } from './progress.mjs';
 
+/** @type {NodeJS.Signals[]} */
+const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
 /**
  * Ctrl-C, a scheduler's request, and a terminal that closes; on Windows Ctrl-Break, too. Windows has no SIGTERM, and ends the process some
  * seconds after SIGHUP, which means there that the console was closed.
  * @param {NodeJS.Platform} platform @returns {NodeJS.Signals[]}
  */
-export const stopSignals = (platform) => [
-  'SIGINT',
-  'SIGTERM',
-  'SIGHUP',
-  .../** @type {const} */ (platform === 'win32' ? ['SIGBREAK'] : []),
-];
+export const stopSignals = (platform) => (platform === 'win32' ? [...STOPS, 'SIGBREAK'] : STOPS);
 
 /**
  * Ends a command in an orderly way: the first signal aborts `stop`, the second ends the process at once.
