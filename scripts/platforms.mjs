@@ -15,7 +15,7 @@
 // tests with the limits of other devices.
 //
 // `npm run platforms` installs what it needs first: python3 with venv, rustup, mmdebstrap, qemu-user-static, binutils. A target is skipped,
-// with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
+// with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else in helios-vk/platforms of the user's cache folder;
 // binaries in target/platforms, where those made of the same sources are taken again.
 
 import { spawnSync } from 'node:child_process';

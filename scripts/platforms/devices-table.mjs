@@ -1,5 +1,7 @@
 // The table of made-up devices in docs/testing.md, of what scripts/platforms/devices.mjs found, and what of a device no driver here can run.
 
+import { between } from './page.mjs';
+
 /** @typedef {Record<string, any>} Info what `initDevice` says */
 
 /**
@@ -39,7 +41,7 @@ export function leftOut(device, driver) {
   ];
 }
 
-const [BEGIN, END] = ['<!-- made by scripts/platforms/devices.mjs -->', '<!-- end of devices -->'];
+const MARKS = /** @type {const} */ (['<!-- made by scripts/platforms/devices.mjs -->', '<!-- end of devices -->']);
 
 /** @param {Found[]} results */
 export function table(results) {
@@ -59,8 +61,4 @@ export function table(results) {
 }
 
 /** The page with the table of these results. @param {string} page @param {Found[]} results */
-export function withTable(page, results) {
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (from < 0 || to < from) throw new Error(`the page has no place for the table: between ${BEGIN} and ${END}`);
-  return `${page.slice(0, from)}${BEGIN}\n\n${table(results)}\n\n${page.slice(to)}`;
-}
+export const withTable = (page, results) => between(page, MARKS, table(results));

@@ -1,5 +1,7 @@
 // The table of runtimes in docs/packages.md, of what scripts/platforms/runtimes.mjs found.
 
+import { between } from './page.mjs';
+
 /**
  * What one run found of a runtime or a bundler.
  * @typedef {object} Found
@@ -10,7 +12,7 @@
  * @property {Record<string, number>} [left] tests that are known to fail there, by the reason
  */
 
-const [BEGIN, END] = ['<!-- made by scripts/platforms/runtimes.mjs -->', '<!-- end of runtimes -->'];
+const MARKS = /** @type {const} */ (['<!-- made by scripts/platforms/runtimes.mjs -->', '<!-- end of runtimes -->']);
 
 /** @param {Record<string, Found>} results */
 export function table(results) {
@@ -23,8 +25,4 @@ export function table(results) {
 }
 
 /** The page with the table of these results. @param {string} page @param {Record<string, Found>} results */
-export function withTable(page, results) {
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (from < 0 || to < from) throw new Error(`the page has no place for the table: between ${BEGIN} and ${END}`);
-  return `${page.slice(0, from)}${BEGIN}\n\n${table(results)}\n\n${page.slice(to)}`;
-}
+export const withTable = (page, results) => between(page, MARKS, table(results));

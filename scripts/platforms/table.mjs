@@ -2,6 +2,8 @@
 
 import { readFileSync } from 'node:fs';
 
+import { between } from './page.mjs';
+
 export const RESULTS = 'docs/platforms.json';
 export const PAGE = 'docs/packages.md';
 
@@ -44,7 +46,7 @@ export function table(results, targets) {
   return ['| target, date, commit | built | what ran |', '| --- | --- | --- |', ...rows].join('\n');
 }
 
-const [BEGIN, END] = ['<!-- made by scripts/platforms.mjs -->', '<!-- end -->'];
+const MARKS = /** @type {const} */ (['<!-- made by scripts/platforms.mjs -->', '<!-- end -->']);
 
 /**
  * The page with the table of these results.
@@ -52,11 +54,7 @@ const [BEGIN, END] = ['<!-- made by scripts/platforms.mjs -->', '<!-- end -->'];
  * @param {Record<string, Result>} results
  * @param {string[]} targets
  */
-export function withTable(page, results, targets) {
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (from < 0 || to < from) throw new Error(`${PAGE} has no place for the table: between ${BEGIN} and ${END}`);
-  return `${page.slice(0, from)}${BEGIN}\n\n${table(results, targets)}\n\n${page.slice(to)}`;
-}
+export const withTable = (page, results, targets) => between(page, MARKS, table(results, targets));
 
 /** @param {URL | string} file @returns {Record<string, Result>} */
 export const readResults = (file) => JSON.parse(readFileSync(file, 'utf8'));

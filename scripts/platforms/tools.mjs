@@ -16,18 +16,18 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { debianMirror } from '../setup-plan.mjs';
 import * as swiftshader from '../swiftshader.mjs';
-import { onPath, readIfThere } from '../system.mjs';
+import { cacheFolder, onPath, readIfThere } from '../system.mjs';
 
 const SWIFTSHADER = 'libvk_swiftshader.so';
 export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** Where all of it lies. */
-export const folder = () => resolve(process.env.HELIOS_PLATFORMS ?? join(homedir(), '.cache/helios-vk/platforms'));
+export const folder = () => resolve(process.env.HELIOS_PLATFORMS ?? join(cacheFolder(), 'platforms'));
 
 /** A tool that this machine cannot get: the platform is skipped. */
 export class Unavailable extends Error {}

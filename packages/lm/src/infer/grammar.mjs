@@ -4,6 +4,7 @@
 // that come again, as those of a list's next element, are the same objects, and what was found out of one is known then. Members of an object come in
 // the schema's order.
 
+import { decoded } from '../address.mjs';
 import { shown } from '../options.mjs';
 
 /** @typedef {Record<string, any>} Json */
@@ -153,15 +154,6 @@ function referred(pointer, at, level, root, chain) {
   return Object.assign(shape, shapeOf(schema, where, level + 1, root, own));
 }
 
-/** Without the codes that an address has. @param {string} text */
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
 /** How many items a list may have. @param {Json} schema @param {string} at */
 function sizesOf(schema, at) {
   const { minItems = 0, maxItems = Infinity } = schema;
@@ -189,7 +181,9 @@ function rangeOf(schema, at, types) {
 const codeOf = (/** @type {string} */ character) => character.charCodeAt(0);
 const [QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT, ZERO, NINE, U] = [...'"\\,:-+.09u'].map(codeOf);
 const [OPEN_LIST, CLOSE_LIST, OPEN, CLOSE] = [...'[]{}'].map(codeOf);
-const [ESCAPES, SPACES, HEX] = ['"\\/bfnrt', ' \n\r\t', '0123456789abcdefABCDEF'].map((all) => new Set([...all].map(codeOf)));
+/** The codes of white space, which may come between tokens. */
+export const SPACES = new Set([...' \n\r\t'].map(codeOf));
+const [ESCAPES, HEX] = ['"\\/bfnrt', '0123456789abcdefABCDEF'].map((all) => new Set([...all].map(codeOf)));
 const isDigit = (/** @type {number} */ byte) => byte >= ZERO && byte <= NINE;
 const isE = (/** @type {number} */ byte) => (byte | 0x20) === 0x65;
 

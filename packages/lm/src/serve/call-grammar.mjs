@@ -1,14 +1,14 @@
 // The answers that have calls of tools, as an automaton: in each family's form, with the arguments that the tool's schema says.
 
 import { keyOf, rootOf } from '../infer/constraint.mjs';
-import { ANY_OBJECT, DONE, State, either, oneOf, spaced, startOf, textOf, until } from '../infer/grammar.mjs';
+import { ANY_OBJECT, DONE, SPACES, State, either, oneOf, spaced, startOf, textOf, until } from '../infer/grammar.mjs';
 import { wrong } from './fields.mjs';
 
 /** @typedef {import('../infer/grammar.mjs').Shape} Shape */
 /** @typedef {import('../infer/types.mjs').Constraint} Constraint */
 /** @typedef {import('./tools.mjs').Tools} Tools */
 
-const [OPEN, SPACES] = ['{'.charCodeAt(0), new Set([...' \n\r\t'].map((character) => character.charCodeAt(0)))];
+const OPEN = '{'.charCodeAt(0);
 
 /**
  * What makes the constraint of each answer: calls alone, where there must be one; with `json` calls or JSON; with a strict tool among them any text

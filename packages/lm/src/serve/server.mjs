@@ -3,6 +3,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer } from 'node:http';
 
+import { decoded } from '../address.mjs';
 import { checkNames } from '../infer/options.mjs';
 import { answerChat, answerCompletion, answerEmbeddings, sendJson } from './answers.mjs';
 import { ApiError, toldOf } from './fields.mjs';
@@ -201,15 +202,6 @@ export async function serveModel(loading, options = {}) {
 function checkMethod(method, wanted) {
   if (method === wanted) return;
   throw new ApiError(405, `the method must be ${wanted}, got ${method}`, { code: 'method_not_allowed', headers: { Allow: wanted } });
-}
-
-/** @param {string} text */
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** What a client has written, for a line of a log. @param {string} [text] */
