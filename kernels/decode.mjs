@@ -356,14 +356,17 @@ export function decodeKernels(context) {
     const norms = (args.qNorm === undefined ? 0 : 1) + (args.kNorm === undefined ? 0 : 2);
     const one = context.isCpu && context.countsSubgroups;
     const threads = one ? context.info.subgroupSize : 32;
+    const items = rows * (heads + 2 * kvHeads);
+    // A workgroup of 32 invocations costs a GPU longer to start than to run, so with many heads eight share one. Norms add over the workgroup.
+    const share = norms === 0 && items >= 4096 ? 8 : 1;
     const at = [qkv, slots, places, table, qNorm, kNorm, q, keys, values];
     const offsets = [qkv.offset, slots.offset, places.offset, table.offset / 2];
     offsets.push(qNorm.offset, kNorm.offset, q.offset, keys.offset, values.offset);
     return context.dispatch('rope_cache', {
       buffers: at.map(({ buffer }) => buffer),
       writes: 0b111000000,
-      groups: context.strideGroups(rows * (heads + 2 * kvHeads), 1),
-      specialization: [threads, ...codes, args.table === undefined ? 0 : 1, norms === 0 ? 0 : norms + 4 * together, one ? 1 : 0],
+      groups: context.strideGroups(items, share),
+      specialization: [threads, ...codes, args.table === undefined ? 0 : 1, norms === 0 ? 0 : norms + 4 * together, one ? 1 : 0, share],
       push: pushConstants(
         [rows, heads, kvHeads, headSize, cacheSlots, capacity, positions, ...offsets],
         [finite(kernel, 'eps', args.eps ?? 1e-5)],

@@ -453,8 +453,9 @@ test('ropeCache: rows of several slots at their places, with norms, in every typ
   checkRopeCache({ heads: 2, kvHeads: 1, headSize: 4, ...rows, rotates: false, cacheType: 'f16', guard: 2 });
 });
 
-test('ropeCache: a chunk of a prompt, as ropeForward rotates it', () => {
-  const [rows, heads, kvHeads, headSize, capacity] = [70, 4, 2, 16, 80];
+/** A chunk of a prompt, as `ropeForward` rotates it. @param {{ rows: number, heads: number, kvHeads: number }} of */
+function checkPrompt({ rows, heads, kvHeads }) {
+  const [headSize, capacity] = [16, rows + 10];
   const c = new Case();
   const units = heads + 2 * kvHeads;
   const x = normal(rows * units * headSize);
@@ -488,6 +489,12 @@ test('ropeCache: a chunk of a prompt, as ropeForward rotates it', () => {
     assert.deepEqual(vs.subarray(at, at + kvWidth), row.subarray(width + kvWidth));
   }
   c.destroy();
+}
+
+test('ropeCache: a chunk of a prompt, as ropeForward rotates it', () => {
+  checkPrompt({ rows: 70, heads: 4, kvHeads: 2 });
+  // 4,110 heads, eight of which share a workgroup but for the last six.
+  checkPrompt({ rows: 685, heads: 4, kvHeads: 1 });
 });
 
 /**

@@ -1,9 +1,9 @@
 #version 460
 // From the fused rows [q | k | v]: normalizes and rotates q and k, writes q, and puts k and v at each row's slot and place of the caches.
-// A workgroup processes a head of a row. Channels are taken in twos, i and i + 1 together with i + headSize / 2 and the next, so that
+// A workgroup processes heads of rows: one for each y of its invocations, of which there are several only without norms. Channels are taken in twos, i and i + 1 together with i + headSize / 2 and the next, so that
 // one invocation writes whole words of a 16-bit type.
 #extension GL_GOOGLE_include_directive : require
-layout(local_size_x_id = 0) in;
+layout(local_size_x_id = 0, local_size_y_id = 7) in;
 layout(constant_id = 1) const uint QKV_T = 0;
 layout(constant_id = 2) const uint Q_T = 0;
 layout(constant_id = 3) const uint CACHE_T = 0;
@@ -65,7 +65,8 @@ float total(float v) { return ONE_SUBGROUP != 0u ? subgroupAdd(v) : workgroupSum
 
 void main() {
     uint units = p.heads + 2u * p.kvHeads;
-    for (uint item = gl_WorkGroupID.x; item < p.rows * units; item += gl_NumWorkGroups.x) {
+    uint first = gl_WorkGroupID.x * gl_WorkGroupSize.y + gl_LocalInvocationID.y;
+    for (uint item = first; item < p.rows * units; item += gl_NumWorkGroups.x * gl_WorkGroupSize.y) {
         uint row = item / units, unit = item % units;
         bool isQ = unit < p.heads, isV = unit >= p.heads + p.kvHeads;
         uint head = isQ ? unit : (unit - p.heads) % p.kvHeads;
@@ -75,7 +76,7 @@ void main() {
         uint cacheAt = stored ? (slot * p.capacity + place) * width + head * p.headSize : 0u;
         if (isV) {
             if (!stored) continue;
-            for (uint c = 2u * gl_LocalInvocationIndex; c < p.headSize; c += 2u * gl_WorkGroupSize.x) putValue(p.valuesAt + cacheAt + c, two(from + c));
+            for (uint c = 2u * gl_LocalInvocationID.x; c < p.headSize; c += 2u * gl_WorkGroupSize.x) putValue(p.valuesAt + cacheAt + c, two(from + c));
             continue;
         }
         bool norms = (NORMS & (isQ ? 1u : 2u)) != 0u;
@@ -89,14 +90,14 @@ void main() {
                 count = (isQ ? p.heads : p.kvHeads) * p.headSize;
             }
             float squares = 0.0;
-            for (uint c = 2u * gl_LocalInvocationIndex; c < count; c += 2u * gl_WorkGroupSize.x) {
+            for (uint c = 2u * gl_LocalInvocationID.x; c < count; c += 2u * gl_WorkGroupSize.x) {
                 vec2 v = two(start + c);
                 squares += v.x * v.x + v.y * v.y;
             }
             inverse = 1.0 / sqrt(total(squares) / float(count) + p.eps);
         }
         uint high = p.headSize / 2u, angle = p.tableAt + min(place, p.positions - 1u) * high;
-        for (uint c = 2u * gl_LocalInvocationIndex; c < high; c += 2u * gl_WorkGroupSize.x) {
+        for (uint c = 2u * gl_LocalInvocationID.x; c < high; c += 2u * gl_WorkGroupSize.x) {
             vec2 a = two(from + c), b = two(from + high + c);
             if (NORMS != 0u && norms) {
                 a = a * inverse * normWeight(isQ, normAt + c);
