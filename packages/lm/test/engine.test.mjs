@@ -90,6 +90,40 @@ test('a chunk of a prompt is submitted after the first of two layers, and after 
   await engine.dispose();
 });
 
+test('a whole chunk whose dispatches are remembered gives the bits of a new session, at every place and in every slot', async () => {
+  const [engine, fresh] = [await open('llama', { slots: 2, context: 64 }), await open('llama', { slots: 2, context: 64 })];
+  for (const { session } of [engine, fresh]) session.chunk = 16;
+  const outputs = (
+    /** @type {Engine} */ { session },
+    /** @type {number} */ slot,
+    /** @type {number} */ start,
+    /** @type {number} */ seed,
+  ) => {
+    session.prefill(slot, promptOf(16, seed), start);
+    return session.outputs(16);
+  };
+  for (const [slot, start] of [
+    [0, 0],
+    [0, 16],
+    [1, 0],
+    [1, 16],
+  ]) {
+    const first = await outputs(engine, slot, start, 1);
+    const other = await outputs(engine, slot, start, 2);
+    assert.notDeepEqual(other, first);
+    assert.deepEqual(other, await outputs(fresh, slot, start, 2));
+    assert.deepEqual(await outputs(engine, slot, start, 1), first);
+    // What stays in the cache of the second session is what the first one has.
+    await outputs(fresh, slot, start, 1);
+  }
+  // More places than are remembered: the first ones are made again.
+  const first = await outputs(engine, 0, 0, 3);
+  for (let start = 1; start < 40; start++) await outputs(engine, 0, start, 4);
+  assert.deepEqual(await outputs(engine, 0, 0, 3), first);
+  await engine.dispose();
+  await fresh.dispose();
+});
+
 test('heads that flash attention takes, with windows, fewer heads of keys, and chunks that begin anywhere', async (t) => {
   const folder = temporaryFolder(t);
   manualSeed(3);

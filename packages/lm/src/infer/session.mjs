@@ -28,6 +28,8 @@ const CHUNK_STEP = 128;
 const CONVERTED_BYTES = 8 * 2 ** 20;
 /** Most sequences for which matrix × vector kernels are used, which take so many in one pass over the weights with and without matrix units. */
 const [MATRIX_ROWS, VECTOR_ROWS] = [32, 8];
+/** How many places of whole chunks are remembered with their dispatches. */
+const REMEMBERED = 32;
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
 
@@ -44,7 +46,14 @@ const halvesOf = (weights) =>
 /** A step whose results are wrong, since the workgroups of a layer did not run at once: `Session.resume` takes its sequences back to before it. */
 export class StepError extends Error {}
 
+/**
+ * Dispatches of the first layer of a kind, and its own handles, in place of which other layers have theirs.
+ * @typedef {{ handles: number[], dispatches: Dispatch[] }} Made
+ */
+
 export class Session {
+  /** What was made for whole chunks, by place, slot and adapter: most prompts are longer than one and begin at 0. @type {Map<string, Map<string, Made>>} */
+  #chunks = new Map();
   /** Recorded steps, by rows and keys. @type {Map<string, import('helios-vk').GraphHandle>} */
   #graphs = new Map();
   /** @type {number[]} */
@@ -230,7 +239,7 @@ export class Session {
     const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, adapted, prompt: { slot, start } };
     const { layers } = this.config;
     let [made, dispatches] = [0, [this.#embed(chunkIds, chunkPlaces, rows)]];
-    for (const layer of this.#layers(pass)) {
+    for (const layer of this.#layers(pass, rows === this.chunk ? this.#remembered(`${start}/${slot}/${this.chosen[slot]}`) : new Map())) {
       dispatches.push(layer);
       made++;
       // Submitted after 1, 2, 4, 8 … layers: the device begins while the host makes the dispatches of the others.
@@ -238,6 +247,16 @@ export class Session {
       this.#run(dispatches);
       dispatches = [];
     }
+  }
+
+  /** What was made for a whole chunk, filled in by the first pass. @param {string} key @returns {Map<string, Made>} */
+  #remembered(key) {
+    const made = this.#chunks.get(key) ?? new Map();
+    // Last in the order of use; the first one is forgotten.
+    this.#chunks.delete(key);
+    this.#chunks.set(key, made);
+    if (this.#chunks.size > REMEMBERED) this.#chunks.delete(/** @type {string} */ (this.#chunks.keys().next().value));
+    return made;
   }
 
   /**
@@ -360,11 +379,10 @@ export class Session {
   /**
    * Of layers of one kind only the first one's dispatches are made: to choose kernels and to check sizes takes the host longer than a chunk of a
    * prompt takes the device. The others' differ in their weights and caches.
-   * @param {Pass} pass @returns {Generator<Dispatch[]>} those of each layer
+   * @param {Pass} pass @param {Map<string, Made>} [made] what an equal pass made, or else what this one makes @returns {Generator<Dispatch[]>} those of
+   *   each layer
    */
-  *#layers(pass) {
-    /** @type {Map<string, { handles: number[], dispatches: Dispatch[] }>} */
-    const made = new Map();
+  *#layers(pass, made = new Map()) {
     for (const [i, { kind, handles }] of this.layerKinds.entries()) {
       const first = made.get(kind);
       if (!first) {
