@@ -4,7 +4,8 @@
 //   node scripts/benchmarks.mjs            writes them
 //   node scripts/benchmarks.mjs --check    exits with 1 if they are not current
 //
-// The page has the newest run of each group of figures, and of that what a reader compares; the files have the rest. Older files go
+// The page has the newest run of each group of figures, earlier ones that had a faster peer, and of these what a reader compares; the files
+// have the rest. Older files go
 // when newer ones come: git keeps them.
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -126,6 +127,26 @@ function cell(figures, { named }) {
 const source = (run) => `${run.device}, [${label(run)}](../benches/results/${run.file})${run.transcribed ? ', by hand' : ''}`;
 
 /**
+ * Earlier runs of a group that had a faster peer than any that is shown: a newer comparison with a slower one must not hide it.
+ * @param {Run} run what is shown @param {Run[]} having runs of the group, the newest first @param {string} group
+ */
+function fasterPeers(run, having, group) {
+  const fastest = (/** @type {Run} */ of) => {
+    const peers = of.figures.filter((figure) => figure.group === group && figure.unit === 'ms' && !isOurs(figure.name));
+    return peers.length === 0 ? undefined : peers.reduce((a, b) => (b.value < a.value ? b : a));
+  };
+  const others = new Set(run.figures.filter((figure) => figure.group === group).map(({ name }) => name));
+  let best = fastest(run)?.value ?? 0;
+  return having.filter((older) => {
+    if (older.date >= run.date || older.device.startsWith('llvmpipe')) return false;
+    const peer = fastest(older);
+    if (peer === undefined || others.has(peer.name) || peer.value >= best) return false;
+    best = peer.value;
+    return true;
+  });
+}
+
+/**
  * The rows of one group of one run.
  * @param {Run} run @param {string} group @param {Section} section
  */
@@ -212,11 +233,17 @@ function pages() {
   for (const [bench, section] of Object.entries(SECTIONS)) {
     const ofBench = runs.filter((run) => run.bench === bench);
     const groups = unique(ofBench.flatMap((run) => run.figures.map(({ group }) => group)));
+    /** @type {string[]} */
+    const faster = [];
     const rows = groups.flatMap((group) => {
       const having = newestFirst(ofBench.filter((run) => run.figures.some((figure) => figure.group === group)));
       // A GPU's figures are preferred to a processor's.
       const run = /** @type {Run} */ (having.find(({ device }) => !device.startsWith('llvmpipe')) ?? having[0]);
       const ofGroup = rowsOf(run, group, section);
+      for (const older of section.named ? fasterPeers(run, having, group) : []) {
+        for (const [what, ours, others, from] of rowsOf(older, group, section))
+          faster.push(`- ${what}: ${[ours, others].join('; ').replaceAll('<br>', '; ')}. ${from}`);
+      }
       if (ofGroup.some(([, ours, others]) => ours !== '' && others !== '')) return ofGroup;
       more.push(`- ${section.title}: ${cellText(group)}. ${source(run)}`);
       return [];
@@ -224,6 +251,7 @@ function pages() {
     if (rows.length === 0) continue;
     const table = [['', 'helios-vk', 'others', 'card, date, commit'], ['---', '---', '---', '---'], ...rows];
     lines.push(`## ${section.title}`, '', section.about, '', ...table.map((cells) => `| ${cells.join(' | ')} |`), '');
+    if (faster.length > 0) lines.push('Earlier, beside a faster peer:', '', ...faster, '');
   }
   lines.push('## Measured alone', '', 'Of our own alone, or of ours in several ways:', '', ...more, '');
   return new Map([

@@ -1,7 +1,7 @@
 #version 460
 // From the fused rows [q | k | v]: normalizes and rotates q and k, writes q, and puts k and v at each row's slot and place of the caches.
-// A workgroup processes heads of rows: one for each y of its invocations, of which there are several only without norms. Channels are taken in twos, i and i + 1 together with i + headSize / 2 and the next, so that
-// one invocation writes whole words of a 16-bit type.
+// A workgroup processes heads of rows: one for each y of its invocations, of which there are several only without norms. Channels are taken
+// in twos, i and i + 1 together with i + headSize / 2 and the next, so that one invocation writes whole words of a 16-bit type.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0, local_size_y_id = 7) in;
 layout(constant_id = 1) const uint QKV_T = 0;
